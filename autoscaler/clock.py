@@ -1,0 +1,35 @@
+"""The system's clock. The only module that may touch ``time``; simulated time is ``sim.clock``."""
+
+import random
+import threading
+import time
+
+
+class SystemClock:
+    """Monotonic seconds since an arbitrary start.
+
+    Starts at a random offset of 10,000 to 200,000 s, so that code which compares with another
+    clock fails at once instead of on the machine whose uptime happens to differ.
+    """
+
+    def __init__(self) -> None:
+        self._offset_s = random.uniform(10_000, 200_000) - time.monotonic()
+        self._stopped = threading.Event()
+
+    def now_s(self) -> float:
+        """Seconds; only differences mean anything."""
+        return time.monotonic() + self._offset_s
+
+    def sleep(self, duration_s: float) -> None:
+        """Wait; ``stop`` ends it at once."""
+        if duration_s > 0:
+            self._stopped.wait(duration_s)
+
+    def stop(self) -> None:
+        """Wake every sleeper, now and from now on. Safe in a signal handler."""
+        self._stopped.set()
+
+    @property
+    def stopped(self) -> bool:
+        """Whether ``stop`` was called."""
+        return self._stopped.is_set()

@@ -1,0 +1,1 @@
+"""Policies: one a file, each with `Params` and `build(params, context)`; they do not know one another."""

@@ -1,0 +1,93 @@
+"""What the loop needs from the world. Each port has a live and a simulated implementation.
+
+Every call returns within less than a tick, or raises an ``AutoscalerError``.
+"""
+
+from typing import Any, Protocol
+
+from autoscaler.model import (
+    Capabilities,
+    Decision,
+    Metrics,
+    Observation,
+    Proposal,
+    SetOutcome,
+    WidthStatus,
+)
+
+
+class Clock(Protocol):
+    """Monotonic time with an arbitrary start."""
+
+    def now_s(self) -> float:
+        """Seconds; only differences mean anything."""
+        ...
+
+    def sleep(self, duration_s: float) -> None:
+        """Return after ``duration_s`` (none if not positive), or sooner if the clock is stopped."""
+        ...
+
+
+class MetricsSource(Protocol):
+    """Reads what the engine shows of itself."""
+
+    def read(self) -> Metrics:
+        """One call a tick, each signal with its own status.
+
+        Raises:
+            ObservationError: no usable answer at all.
+        """
+        ...
+
+
+class Target(Protocol):
+    """The deployment whose width is steered."""
+
+    def read(self) -> WidthStatus:
+        """The present width.
+
+        Raises:
+            TargetError: unreadable this tick.
+        """
+        ...
+
+    def set_width(self, width: int, expected: int) -> SetOutcome:
+        """Ask for an absolute width, on condition that the desired one is still ``expected``.
+
+        Never retried inside: an unclear answer is ``AMBIGUOUS``.
+        """
+        ...
+
+    def capabilities(self) -> Capabilities:
+        """What the target can do now; may sharpen as it learns (a refused shrink)."""
+        ...
+
+
+class Policy(Protocol):
+    """Turns an observation into a wish. May keep state; does no I/O and reads no clock.
+
+    Asked once every tick, also while a resize is in flight (its wish is then recorded only).
+    Equal sequences of observations give equal proposals.
+    """
+
+    def propose(self, obs: Observation) -> Proposal:
+        """The width wanted now, bounds and lattice not necessarily respected."""
+        ...
+
+    def state(self) -> dict[str, Any]:
+        """JSON-ready internal state, for the decision log; empty for a stateless policy."""
+        ...
+
+
+class DecisionLog(Protocol):
+    """Where each tick is recorded, once."""
+
+    def record(
+        self,
+        decision: Decision,
+        obs: Observation | None,
+        outcome: SetOutcome | None,
+        policy_state: dict[str, Any],
+    ) -> None:
+        """``obs`` None: nothing could be observed; ``outcome`` None: nothing was written."""
+        ...

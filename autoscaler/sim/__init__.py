@@ -1,0 +1,1 @@
+"""The simulated world around the engine: clock, fleet, resizes, probe, score."""
