@@ -1,1 +1,1 @@
-"""Policies: one a file, each with `Params` and `build(params, context)`; they do not know one another."""
+"""Policies: one a file, with `Params` and `build(params, context)`; none knows another."""
