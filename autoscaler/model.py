@@ -126,6 +126,24 @@ class Capabilities:
         in_bounds = self.min_width <= width <= self.max_width
         return in_bounds and (self.valid_widths is None or width in self.valid_widths)
 
+    def neighbour(self, width: int, steps: int) -> int:
+        """The permitted width ``steps`` places above (negative: below) ``width``.
+
+        Counts places on the lattice, not units of width, and stops at the last one there is.
+        ``width`` itself where nothing is permitted in that direction, or ``steps`` is 0.
+        """
+        if self.valid_widths is None:
+            wish = width + steps
+            if steps > 0:
+                return max(width, min(wish, self.max_width))
+            return min(width, max(wish, self.min_width))
+        low, high = self.min_width, self.max_width
+        if steps > 0:
+            above = [w for w in self.valid_widths if low <= w <= high and w > width]
+            return above[min(steps, len(above)) - 1] if above else width
+        below = [w for w in self.valid_widths if low <= w <= high and w < width]
+        return below[max(steps, -len(below))] if below and steps else width
+
 
 @dataclass(frozen=True, slots=True)
 class Layer:
@@ -237,13 +255,14 @@ class Stage:
 class Decision:
     """One tick's outcome. ``width`` None: hold; otherwise the absolute width to write.
 
-    ``expected`` is the desired width that the write is conditional on.
+    ``expected`` is the desired width that the write is conditional on; None: it could not be
+    read, which is always a hold.
     """
 
     tick: int
     at_s: float
     width: int | None
-    expected: int
+    expected: int | None
     code: str
     reason: str
     trail: tuple[Stage, ...] = ()
@@ -270,4 +289,3 @@ class SetOutcome:
     result: SetResult
     generation: int | None = None
     detail: str = ""
-

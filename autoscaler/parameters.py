@@ -16,14 +16,15 @@ P = TypeVar("P")
 
 
 def require_number(
-    key: str, value: float | None, low: float, high: float = math.inf, *, above: bool = False
+    key: str, value: object, low: float, high: float = math.inf, *, above: bool = False
 ) -> None:
     """Refuse all but a finite number with ``low`` <= value <= ``high``; None passes.
 
     Args:
         key: name of the parameter, for the message.
         value: what was given; None means "not set" and passes (the type says where it may be).
-        low, high: inclusive limits.
+        low: inclusive lower limit.
+        high: inclusive upper limit.
         above: the value has to be greater than ``low``.
 
     Raises:
@@ -31,8 +32,13 @@ def require_number(
     """
     if value is None:
         return
-    number = isinstance(value, int | float) and not isinstance(value, bool)
-    if number and math.isfinite(value) and low <= value <= high and not (above and value == low):
+    if (
+        isinstance(value, int | float)
+        and not isinstance(value, bool)
+        and math.isfinite(value)
+        and low <= value <= high
+        and not (above and value == low)
+    ):
         return
     rule = f"> {low:g}" if above else f">= {low:g}"
     if high < math.inf:
@@ -40,7 +46,7 @@ def require_number(
     raise ConfigError(f"{key}: must be a finite number {rule}; got {value!r}")
 
 
-def require_whole(key: str, value: int | None, low: int, high: int | None = None) -> None:
+def require_whole(key: str, value: object, low: int, high: int | None = None) -> None:
     """Refuse all but a whole number with ``low`` <= value <= ``high``; None passes.
 
     Raises:
@@ -48,9 +54,8 @@ def require_whole(key: str, value: int | None, low: int, high: int | None = None
     """
     if value is None:
         return
-    whole = isinstance(value, int) and not isinstance(value, bool)
-    if whole and value >= low and (high is None or value <= high):
-        return
+    if type(value) is int and value >= low and (high is None or value <= high):
+        return  # exact type: True is no number
     rule = f">= {low}" if high is None else f">= {low} and <= {high}"
     raise ConfigError(f"{key}: must be a whole number {rule}; got {value!r}")
 

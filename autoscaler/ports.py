@@ -3,6 +3,7 @@
 Every call returns within less than a tick, or raises an ``AutoscalerError``.
 """
 
+from dataclasses import dataclass
 from typing import Any, Protocol
 
 from autoscaler.model import (
@@ -12,6 +13,7 @@ from autoscaler.model import (
     Observation,
     Proposal,
     SetOutcome,
+    Slo,
     WidthStatus,
 )
 
@@ -77,6 +79,19 @@ class Policy(Protocol):
     def state(self) -> dict[str, Any]:
         """JSON-ready internal state, for the decision log; empty for a stateless policy."""
         ...
+
+
+@dataclass(frozen=True, slots=True)
+class PolicyContext:
+    """What a policy may be built from besides its own parameters.
+
+    ``tick_s``: seconds between two calls of ``propose``, > 0. ``profile``: the captured width
+    curves, None where there are none; a policy that needs them says so with a ConfigError.
+    """
+
+    slo: Slo
+    tick_s: float
+    profile: Any = None
 
 
 class DecisionLog(Protocol):
