@@ -1,0 +1,291 @@
+"""Lines into columns: fast where all is well, and line by line only around a bad one."""
+
+import csv
+import json
+import math
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any, Protocol
+
+import polars as pl
+from polars._typing import PolarsDataType
+
+from autoscaler.errors import TraceError
+from autoscaler.traces._format import Format
+from autoscaler.traces._trace import MAX_TOKENS
+
+# A block that does not parse is halved down to this many lines, which are then looked at one by
+# one: small enough to find one bad line among millions quickly, large enough for a file of them.
+_LEAF_LINES = 512
+# Later than any clock (year 5138), so that a mistaken unit fails here and not in a simulation.
+_MAX_ARRIVAL_S = 1e11
+
+_Line = tuple[int, bytes]
+
+
+class Lines(Protocol):
+    """A text container: how a block becomes a frame, and how one line becomes a dict."""
+
+    def parse(self, block: bytes) -> pl.DataFrame:
+        """The columns of the schema, one row a line.
+
+        Raises:
+            pl.exceptions.PolarsError: something in the block is not as it should be.
+        """
+
+    def fields(self, line: bytes) -> Mapping[str, object]:
+        """The values of one line.
+
+        Raises:
+            ValueError: the line is malformed; the message is the rule.
+        """
+
+
+class JsonLines:
+    """One JSON object a line; keys that nobody asked for are passed over."""
+
+    def __init__(self, schema: Mapping[str, PolarsDataType]) -> None:
+        self._schema = dict(schema)
+
+    def parse(self, block: bytes) -> pl.DataFrame:
+        return pl.read_ndjson(block, schema=self._schema)
+
+    def fields(self, line: bytes) -> Mapping[str, object]:
+        try:
+            value = json.loads(line)
+        except (ValueError, RecursionError) as error:
+            raise ValueError(f"must be one JSON object ({_first_words(error)})") from error
+        if not isinstance(value, dict):
+            raise ValueError("must be one JSON object")  # noqa: TRY004 (a rule of the file, not a type of ours)
+        return value
+
+
+class CsvLines:
+    """Comma-separated lines under a header; a quoted field may hold commas but no newline."""
+
+    def __init__(self, header: list[str], schema: Mapping[str, PolarsDataType]) -> None:
+        self._header = header
+        self._needed = [i for i, name in enumerate(header) if name in schema]
+        self._schema = {name: schema.get(name, pl.String()) for name in header}
+
+    def parse(self, block: bytes) -> pl.DataFrame:
+        frame = pl.read_csv(
+            block, has_header=False, schema=self._schema, columns=self._needed, raise_if_empty=False
+        )
+        # Polars fills short rows with nulls, also in columns that nobody reads.
+        if block.count(b",") != frame.height * (len(self._header) - 1) or b"\0" in block:
+            raise pl.exceptions.ComputeError("a row has a wrong number of fields")
+        return frame
+
+    def fields(self, line: bytes) -> Mapping[str, object]:
+        if b"\0" in line:
+            raise ValueError("must not contain NUL bytes")
+        try:
+            rows = list(csv.reader([line.decode().rstrip("\r\n")], strict=True))
+        except (csv.Error, UnicodeDecodeError) as error:
+            raise ValueError(f"must be comma-separated text ({_first_words(error)})") from error
+        row = rows[0] if rows else []
+        if len(row) != len(self._header):
+            raise ValueError(f"must have {len(self._header)} fields, has {len(row)}")
+        return dict(zip(self._header, row, strict=True))
+
+
+class RowReader:
+    """Turns blocks of one file into canonical frames, and counts what it leaves out.
+
+    The frames have ``line``, ``arrival``, ``prompt_tokens`` and ``output_tokens`` (Int32), and
+    what else the format's ``settle`` wants.
+    """
+
+    def __init__(self, path: str, fmt: Format, *, skip_bad_rows: bool) -> None:
+        self._path = path
+        self._format = fmt
+        self._skip = skip_bad_rows
+        self.skipped = 0
+        self.failed = 0
+
+    def read_lines(self, lines: Lines, first_line: int, block: bytes) -> Iterator[pl.DataFrame]:
+        """The frames of one block of text.
+
+        Raises:
+            TraceError: a bad row, unless they are skipped.
+        """
+        count = block.count(b"\n") + (not block.endswith(b"\n"))
+        frame = _parsed(lines, block, count)
+        if frame is not None:
+            numbers = pl.int_range(first_line, first_line + count, dtype=pl.Int64, eager=True)
+            yield self._checked(
+                frame.with_columns(line=numbers),
+                lambda line: lines.fields(
+                    block.split(b"\n", line - first_line + 1)[line - first_line]
+                ),
+            )
+        elif count > _LEAF_LINES:
+            cut = block.index(b"\n", len(block) // 2 if _long_tail(block) else 0) + 1
+            yield from self.read_lines(lines, first_line, block[:cut])
+            yield from self.read_lines(lines, first_line + block.count(b"\n", 0, cut), block[cut:])
+        else:
+            kept = list(self._well_formed(lines, first_line, block))
+            yield from self._read_few(lines, kept)
+
+    def read_frame(self, frame: pl.DataFrame, first_row: int) -> pl.DataFrame:
+        """The frame of some rows of a Parquet file; ``line`` counts rows from ``first_row``.
+
+        Raises:
+            TraceError: a bad row, unless they are skipped.
+        """
+        numbers = pl.int_range(first_row, first_row + frame.height, dtype=pl.Int64, eager=True)
+        columns = []
+        for name, wanted in self._format.schema().items():
+            if name not in frame.columns:
+                columns.append(pl.lit(None, dtype=wanted).alias(name))
+            elif wanted.is_numeric() and frame.schema[name] != wanted:
+                columns.append(pl.col(name).cast(wanted, strict=False))
+            else:
+                columns.append(pl.col(name))
+        return self._checked(
+            frame.select(columns).with_columns(line=numbers),
+            lambda line: frame.row(line - first_row, named=True),
+        )
+
+    def _well_formed(self, lines: Lines, first_line: int, block: bytes) -> Iterator[_Line]:
+        for number, line in enumerate(block.split(b"\n"), first_line):
+            if not line.strip(b" \t\r"):
+                continue  # a blank line is no row, in JSONL and CSV alike
+            rule = _complaint(lines, line, self._format)
+            if rule is None:
+                yield number, line
+            else:
+                self._bad(number, rule, line)
+
+    def _read_few(self, lines: Lines, kept: list[_Line]) -> Iterator[pl.DataFrame]:
+        if not kept:
+            return
+        frame = _parsed(lines, b"\n".join(line for _, line in kept) + b"\n", len(kept))
+        if frame is not None:
+            raw = dict(kept)
+            numbers = pl.Series("line", list(raw), dtype=pl.Int64)
+            yield self._checked(
+                frame.with_columns(line=numbers), lambda line: lines.fields(raw[line])
+            )
+        elif len(kept) == 1:
+            number, line = kept[0]
+            self._bad(number, "must be readable as the format's columns", line)
+        else:
+            middle = len(kept) // 2
+            yield from self._read_few(lines, kept[:middle])
+            yield from self._read_few(lines, kept[middle:])
+
+    def _checked(
+        self, frame: pl.DataFrame, raw: Callable[[int], Mapping[str, object]]
+    ) -> pl.DataFrame:
+        fmt = self._format
+        frame = fmt.canonical(frame)
+        if "failed" in frame.columns:
+            before = frame.height
+            frame = frame.filter(~pl.col("failed").fill_null(value=False)).drop("failed")
+            self.failed += before - frame.height
+        good = frame.select(good=_good(fmt)).to_series()
+        if not good.all():
+            if not self._skip:
+                row = frame.row(int((~good).arg_max() or 0), named=True)
+                line = int(row["line"])
+                raise TraceError(f"{self._path}:{line}: {_broken_rule(fmt, row, raw(line))}")
+            self.skipped += good.len() - int(good.sum())
+            frame = frame.filter(good)
+        frame = frame.with_columns(pl.col("prompt_tokens", "output_tokens").cast(pl.Int32))
+        if fmt.settle is None:
+            return frame.select("arrival", "prompt_tokens", "output_tokens")
+        return frame
+
+    def _bad(self, number: int, rule: str, line: bytes) -> None:
+        if not self._skip:
+            raise TraceError(f"{self._path}:{number}: {rule}; got {_shown(line)}")
+        self.skipped += 1
+
+
+def _long_tail(block: bytes) -> bool:
+    """Whether a newline follows the middle, other than the block's last byte."""
+    return block.find(b"\n", len(block) // 2, len(block) - 1) >= 0
+
+
+def _parsed(lines: Lines, block: bytes, count: int) -> pl.DataFrame | None:
+    """The block's frame, or None if it has not exactly one row a line."""
+    try:
+        frame = lines.parse(block)
+    except (pl.exceptions.PolarsError, pl.exceptions.PanicException):
+        return None
+    return frame if frame.height == count else None
+
+
+def _good(fmt: Format) -> pl.Expr:
+    arrival = pl.col("arrival")
+    most = _MAX_ARRIVAL_S * fmt.units_per_s
+    # A comparison with null is null and one with NaN is decided by the upper bound (Polars orders
+    # NaN above every number), so two comparisons also catch missing and non-finite values.
+    good = (arrival >= 0) & (arrival <= most)
+    for name in ("prompt_tokens", "output_tokens"):
+        tokens = pl.col(name)
+        good &= (tokens >= 0) & (tokens <= MAX_TOKENS) & (tokens == tokens.floor())
+    return good.fill_null(value=False)
+
+
+def _broken_rule(fmt: Format, row: Mapping[str, Any], raw: Mapping[str, object]) -> str:
+    """Which rule a canonical row breaks, in the words of the file."""
+    for role in ("arrival", "prompt_tokens", "output_tokens"):
+        key = getattr(fmt, role)
+        value, written = row[role], raw.get(key)
+        got = _shown(value if key not in raw else written)
+        if value is None:
+            if written is None or written == "":
+                return f"{key}: missing"
+            rule = fmt.time_rule if role == "arrival" else "a number"
+            return f"{key}: must be {rule}; got {got}"
+        if isinstance(value, float) and not math.isfinite(value):
+            return f"{key}: must be finite; got {got}"
+        if value < 0:
+            return f"{key}: must be from 0; got {got}"
+        if role == "arrival":
+            if value > _MAX_ARRIVAL_S * fmt.units_per_s:
+                return f"{key}: must be at most {_MAX_ARRIVAL_S:g} s; got {got}"
+        elif value > MAX_TOKENS:
+            return f"{key}: must be at most {MAX_TOKENS:,} tokens; got {got}"
+        elif value != math.floor(value):
+            return f"{key}: must be a whole number; got {got}"
+    return "must be a request"  # not reached: the row broke one of the rules above
+
+
+def _complaint(lines: Lines, line: bytes, fmt: Format) -> str | None:
+    """Why a line cannot be read, or None; values out of range are not this function's business."""
+    try:
+        fields = lines.fields(line)
+    except ValueError as error:
+        return str(error)
+    for key, wanted in fmt.schema().items():
+        value = fields.get(key)
+        if value is None or value == "" or not wanted.is_numeric():
+            continue
+        if isinstance(value, str) and isinstance(lines, CsvLines):
+            try:
+                number = float("nan" if "_" in value else value)
+            except ValueError:
+                return f"{key}: must be a number"
+        elif isinstance(value, (int, float)) and not isinstance(value, bool):
+            number = float(value) if abs(value) < 1e300 else math.inf
+        else:
+            return f"{key}: must be a number"
+        if not math.isfinite(number):
+            return f"{key}: must be finite"
+        if wanted.is_integer() and number != math.floor(number):
+            return f"{key}: must be a whole number"
+    return None
+
+
+def _first_words(error: Exception) -> str:
+    return " ".join(str(error).split())[:60]
+
+
+def _shown(value: object) -> str:
+    """A value from the file for a message: one printable line of bounded length."""
+    text = value.decode(errors="backslashreplace").strip() if isinstance(value, bytes) else value
+    shown = repr(text) if isinstance(text, str) else str(text)
+    return shown if len(shown) <= 80 else shown[:77] + "..."
