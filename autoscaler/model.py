@@ -192,6 +192,13 @@ class WidthStatus:
         """Whether the status speaks of the spec that was read."""
         return self.generation is None or self.generation == self.observed_generation
 
+    @property
+    def present(self) -> int:
+        """The width that decisions start from: proven now, else proven last, else desired."""
+        if self.effective is not None:
+            return self.effective
+        return self.desired if self.stable is None else self.stable
+
 
 @dataclass(frozen=True, slots=True)
 class Slo:

@@ -1,0 +1,329 @@
+"""The resize as a state, advanced once a tick: never a blocking wait.
+
+    idle -> resizing -> converged | refused | failed | timed_out
+
+It believes layers and generations, never a phase: a width has converged only when the status
+speaks of the spec that was read, and desired, effective and every known layer show it. An unread
+layer is "not yet", never zero. It writes nothing and decides no width; it says whether one may be
+asked for now, and why not.
+"""
+
+from dataclasses import dataclass
+from enum import StrEnum
+
+from autoscaler.model import Resize, SetOutcome, SetResult, WidthStatus
+from autoscaler.parameters import require_number, require_whole
+from autoscaler.window import elapsed
+
+
+class ConvergenceState(StrEnum):
+    """Where the last resize stands."""
+
+    IDLE = "idle"
+    """no resize since the start"""
+    RESIZING = "resizing"
+    """one is in flight: ours, somebody else's, or a boot at the spec's width"""
+    CONVERGED = "converged"
+    REFUSED = "refused"
+    """the operator refused the desired width for good; nothing helps until something changes"""
+    FAILED = "failed"
+    """the resize is over and did not reach its width; the real width is what counts now"""
+    TIMED_OUT = "timed_out"
+    """not over in time and perhaps never: reported once, then held"""
+
+
+@dataclass(frozen=True, slots=True)
+class Params:
+    """Limits of patience.
+
+    Args:
+        timeout_s: how long a resize may take, s, > 0. Measured on GPUStack: 167 to 189 s when it
+            works, and up to 16 min (5 attempts of 150 s and 225 s of waits) until the operator
+            gives up. 1200 s lies beyond both, so that a definite refusal is never mistaken for a
+            time-out. Larger: a stuck resize is reported later. The operator has no limit itself.
+        lost_after_reads: consecutive reads without proof of the width after which it counts as
+            lost, >= 1. A proving pass takes about 15 s and its result is re-read until the next,
+            so 12 reads, 5 s apart, are four failed passes. Larger: slower to notice a lost rank.
+        ambiguous_hold_s: how long an unchanged desired width has to be read back after an
+            ambiguous write before it counts as not applied, s, > 0. The Kubernetes API server
+            drops a request after 60 s, so that after 90 s it can no longer take effect.
+    """
+
+    timeout_s: float = 1200.0
+    lost_after_reads: int = 12
+    ambiguous_hold_s: float = 90.0
+
+    def __post_init__(self) -> None:
+        require_number("convergence.timeout_s", self.timeout_s, 0, above=True)
+        require_whole("convergence.lost_after_reads", self.lost_after_reads, 1)
+        require_number("convergence.ambiguous_hold_s", self.ambiguous_hold_s, 0, above=True)
+
+
+@dataclass(frozen=True, slots=True)
+class Progress:
+    """What one tick's reading showed.
+
+    Args:
+        state: where the resize stands.
+        code: short stable word: which transition, or why it stays.
+        reason: for people.
+        may_write: whether a width may be asked for now.
+        resize: the resize that is not over yet; None: there is none.
+        ours: whether this controller asked for it.
+        changed: whether the state was entered, or a new resize begun, in this very tick: what is
+            to be reported once.
+        ended: the resize that was over in this very tick, however it went; None: none was.
+    """
+
+    state: ConvergenceState
+    code: str
+    reason: str
+    may_write: bool
+    resize: Resize | None = None
+    ours: bool = False
+    changed: bool = False
+    ended: Resize | None = None
+
+
+def converged(status: WidthStatus, width: int) -> bool:
+    """Whether this read proves that ``width`` serves, by every layer that there is."""
+    if status.desired != width or status.effective != width or status.resizing:
+        return False
+    if not status.current or status.failure is not None or status.refusal is not None:
+        return False
+    for layer in status.layers:  # noqa: SIM110  # a generator would double the cost of a steady tick
+        if layer.value != width:
+            return False
+    return True
+
+
+_STEADY = Progress(ConvergenceState.CONVERGED, "steady", "the width serves as desired", True)
+_STEADY_IDLE = Progress(ConvergenceState.IDLE, "steady", "the width serves as desired", True)
+
+
+class Convergence:
+    """Follows one target's resizes.
+
+    Call ``advance`` once a tick with what was read, ``on_written`` after each write. Equal
+    sequences of calls give equal answers; times matter by their differences only.
+    """
+
+    def __init__(self, params: Params | None = None) -> None:
+        self.params = params or Params()
+        self.state = ConvergenceState.IDLE
+        self.resize: Resize | None = None
+        """the resize that is not over yet"""
+        self._ours = False
+        self._desired: int | None = None  # as last read or successfully written; None: first tick
+        self._proven: int | None = None  # width that served last
+        self._incarnation = ""
+        self._unproven_reads = 0
+        self._seen = True  # whether our own write has shown up in a read
+        self._generation: int | None = None  # the one our write made
+        self._undecided = False  # our write's answer was ambiguous and nothing settled it yet
+
+    def advance(self, status: WidthStatus, now_s: float) -> Progress:
+        """Take one reading into account.
+
+        Args:
+            status: what the target showed in this tick.
+            now_s: the loop's clock.
+        """
+        if self._desired is None:
+            return self._start(status, now_s)
+        if status.incarnation and status.incarnation != self._incarnation:
+            if self._incarnation:
+                return self._restart(status, now_s)
+            self._incarnation = status.incarnation
+        if self._undecided:
+            return self._settle_ambiguity(status, now_s)
+        if not self._seen and not self._own_write_visible(status, now_s):
+            return self._waiting(status, now_s, "not_visible", "the write is not visible yet")
+        if status.desired != self._desired:
+            return self._adopt(status, now_s, "foreign_write", self._last_proven(status))
+        if self.state is ConvergenceState.RESIZING:
+            return self._resizing(status, now_s)
+        if converged(status, status.desired):
+            return self._steady(status)
+        return self._unsteady(status, now_s)
+
+    def on_written(self, width: int, expected: int, outcome: SetOutcome, now_s: float) -> None:
+        """Take the answer to a write into account.
+
+        Applied and ambiguous writes begin a resize; a conflict, a refusal and a lack of
+        permission leave the deployment, and so the state, as they were.
+        """
+        if outcome.result not in (SetResult.APPLIED, SetResult.AMBIGUOUS):
+            return
+        self.state = ConvergenceState.RESIZING
+        self.resize = Resize(expected, width, now_s)
+        self._ours = True
+        self._unproven_reads = 0
+        self._seen = False
+        self._generation = outcome.generation
+        self._undecided = outcome.result is SetResult.AMBIGUOUS
+        # An ambiguous write must not make the old width look like somebody else's change.
+        self._desired = expected if self._undecided else width
+
+    # One method a situation; each returns what the tick showed.
+
+    def _start(self, status: WidthStatus, now_s: float) -> Progress:
+        self._desired, self._incarnation = status.desired, status.incarnation
+        if converged(status, status.desired):
+            self._proven = status.desired
+            return _STEADY_IDLE
+        # In flight since before this process: or not proven yet, which also has to wait.
+        code = "width_unknown" if status.present == status.desired else "adopted"
+        return self._begin(status, now_s, code, status.present)
+
+    def _restart(self, status: WidthStatus, now_s: float) -> Progress:
+        """The instance was replaced: it boots at the spec's width, whatever was in flight."""
+        self._incarnation, self._desired = status.incarnation, status.desired
+        self._undecided, self._seen = False, True
+        return self._begin(status, now_s, "restarted", status.desired)
+
+    def _adopt(self, status: WidthStatus, now_s: float, code: str, origin: int) -> Progress:
+        """A resize that somebody else asked for, or one that a lost width amounts to."""
+        self._desired = status.desired
+        return self._begin(status, now_s, code, origin)
+
+    def _begin(self, status: WidthStatus, now_s: float, code: str, origin: int) -> Progress:
+        self.state = ConvergenceState.RESIZING
+        self.resize = Resize(origin, status.desired, now_s)
+        self._ours = False
+        self._unproven_reads = 0
+        progress = self._resizing(status, now_s)
+        resize = progress.resize
+        # The first tick is named after what began; where it is over at once, that stays visible.
+        if progress.state is ConvergenceState.RESIZING or progress.code == "converged":
+            reason = f"{code}: {origin} -> {status.desired}; {progress.reason}"
+            over = progress.ended
+            may_write = progress.may_write
+            return Progress(progress.state, code, reason, may_write, resize, False, True, over)
+        return progress
+
+    def _settle_ambiguity(self, status: WidthStatus, now_s: float) -> Progress:
+        resize = self.resize
+        assert resize is not None  # noqa: S101  # only set together, in on_written
+        if status.desired == resize.to_width:
+            self._undecided, self._seen, self._desired = False, True, status.desired
+            return self._resizing(status, now_s)
+        if status.desired != resize.from_width:
+            self._undecided, self._seen = False, True
+            return self._adopt(status, now_s, "foreign_write", self._last_proven(status))
+        held = elapsed(resize.requested_at_s, now_s, self.params.ambiguous_hold_s)
+        if held and not status.resizing and status.current:
+            self._undecided, self._seen = False, True
+            self.state, self.resize, self._ours = ConvergenceState.IDLE, None, False
+            reason = f"read back: the width is still {status.desired}, the write never happened"
+            return Progress(self.state, "not_applied", reason, False, changed=True)
+        return self._waiting(status, now_s, "ambiguous", "unclear whether the write happened")
+
+    def _own_write_visible(self, status: WidthStatus, now_s: float) -> bool:
+        """Whether this read is newer than our write; an older one must not pass for a change."""
+        resize = self.resize
+        if self._generation is not None and status.generation is not None:
+            self._seen = status.generation >= self._generation
+        elif resize is not None and status.desired == resize.from_width:
+            # Without generations, the old width read for so long is somebody's, not a cache's.
+            self._seen = elapsed(resize.requested_at_s, now_s, self.params.ambiguous_hold_s)
+        else:
+            self._seen = True
+        return self._seen
+
+    def _resizing(self, status: WidthStatus, now_s: float) -> Progress:
+        if converged(status, status.desired):
+            return self._over(ConvergenceState.CONVERGED, "converged", _proof(status), True)
+        if status.current and status.failure is not None:
+            return self._over(ConvergenceState.FAILED, "failed", status.failure, _known(status))
+        if status.current and status.refusal is not None:
+            return self._over(ConvergenceState.REFUSED, "refused", status.refusal, False)
+        if not status.current:
+            return self._waiting(status, now_s, "status_stale", "the status is of an older spec")
+        return self._waiting(status, now_s, "resizing", blocking(status))
+
+    def _waiting(self, status: WidthStatus, now_s: float, code: str, reason: str) -> Progress:
+        resize = self.resize
+        assert resize is not None  # noqa: S101  # RESIZING and TIMED_OUT always have one
+        if self.state is ConvergenceState.TIMED_OUT:
+            pass
+        elif elapsed(resize.requested_at_s, now_s, self.params.timeout_s):
+            self.state = ConvergenceState.TIMED_OUT
+            self._undecided = False
+            self._seen, self._desired = True, status.desired
+            reason = f"not over after {now_s - resize.requested_at_s:.0f} s: {reason}"
+            return Progress(self.state, "timed_out", reason, False, resize, self._ours, True)
+        return Progress(self.state, code, reason, False, resize, self._ours)
+
+    def _over(self, state: ConvergenceState, code: str, reason: str, may_write: bool) -> Progress:
+        changed = self.state is not state
+        ours, ended = self._ours, self.resize
+        self.state, self.resize, self._ours = state, None, False
+        self._unproven_reads = 0
+        if state is ConvergenceState.CONVERGED:
+            self._proven = self._desired
+        return Progress(state, code, reason, may_write, None, ours, changed, ended)
+
+    def _last_proven(self, status: WidthStatus) -> int:
+        return status.present if self._proven is None else self._proven
+
+    def _steady(self, status: WidthStatus) -> Progress:
+        self._unproven_reads = 0
+        if self.state is ConvergenceState.IDLE:
+            return _STEADY_IDLE
+        if self.state is ConvergenceState.CONVERGED:
+            return _STEADY
+        # Late success after a refusal, a failure or a time-out.
+        return self._over(ConvergenceState.CONVERGED, "converged", _proof(status), True)
+
+    def _unsteady(self, status: WidthStatus, now_s: float) -> Progress:
+        """No resize was in flight, and yet this read does not prove the desired width."""
+        state = self.state
+        if state is ConvergenceState.TIMED_OUT:
+            return self._waiting(status, now_s, "timed_out_hold", blocking(status))
+        if state is ConvergenceState.FAILED:
+            if status.resizing and status.failure is None:
+                return self._adopt(status, now_s, "adopted", status.present)
+            reason = status.failure or "the last resize failed"
+            return Progress(state, "failed", reason, _known(status))
+        if state is ConvergenceState.REFUSED:
+            if status.current and status.refusal is None and status.failure is None:
+                return self._adopt(status, now_s, "refusal_lifted", status.present)
+            return Progress(state, "refused", status.refusal or "refused for good", False)
+        return self._doubtful(status, now_s)
+
+    def _doubtful(self, status: WidthStatus, now_s: float) -> Progress:
+        """A width that has served is in doubt: a flaky probe, or a lost rank?"""
+        origin = status.present
+        if status.current and (status.resizing or status.failure or status.refusal):
+            return self._adopt(status, now_s, "adopted", origin)
+        if status.current and origin != status.desired:
+            return self._adopt(status, now_s, "width_lost", origin)
+        self._unproven_reads += 1
+        if self._unproven_reads >= self.params.lost_after_reads:
+            return self._adopt(status, now_s, "width_lost", origin)
+        # Still the last proven width: probes fail under the very load that asks for growth.
+        return Progress(self.state, "unproven", blocking(status), status.current)
+
+
+def blocking(status: WidthStatus) -> str:
+    """For people: the outermost layer that is not at the desired width, and where it is."""
+    for layer in status.layers:
+        if layer.value != status.desired:
+            at = "unread" if layer.value is None else f"{layer.value} of {status.desired}"
+            detail = layer.detail or status.detail
+            return f"waiting for layer {layer.name}: {at}" + (f" ({detail})" if detail else "")
+    if status.effective != status.desired:
+        at = "unread" if status.effective is None else str(status.effective)
+        detail = f" ({status.detail})" if status.detail else ""
+        return f"waiting for effective width {status.desired}: {at}{detail}"
+    return f"waiting: {status.detail or 'the target is still at it'}"
+
+
+def _proof(status: WidthStatus) -> str:
+    return f"width {status.effective} serves"
+
+
+def _known(status: WidthStatus) -> bool:
+    """Whether there is a real width to decide from."""
+    return status.current and (status.effective is not None or status.stable is not None)
