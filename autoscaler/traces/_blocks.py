@@ -10,7 +10,8 @@ import zstandard
 
 from autoscaler.errors import TraceError
 
-BLOCK_BYTES = 64 * 2**20
+# Large enough that Polars' threads pay, small enough to stay in memory that is already mapped.
+BLOCK_BYTES = 16 * 2**20
 _GZIP, _ZSTD, PARQUET = b"\x1f\x8b", b"\x28\xb5\x2f\xfd", b"PAR1"
 _BOM = b"\xef\xbb\xbf"
 # One compressed slice may swell a thousandfold: small slices keep a hostile file's cost bounded.

@@ -1,7 +1,7 @@
 """What a module of this package says about its format, and the choice among formats by keys."""
 
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import polars as pl
 from polars._typing import PolarsDataType
@@ -13,10 +13,11 @@ CONTAINERS = frozenset({"jsonl", "csv", "parquet"})
 
 
 @dataclass(frozen=True, slots=True)
-class Sampling:
-    """What a format without single requests (a rate curve) needs in order to make them.
+class Options:
+    """What the caller of ``load`` wants, for ``Format.settle``; most of it is for a rate curve.
 
     Attributes:
+        skip_bad_rows: leave out and count, instead of refusing the file.
         seed: of the generator.
         rate_scale: factor on every rate, > 0.
         arrival_cv: coefficient of variation of the inter-arrival times: 1 Poisson, 0 even.
@@ -26,6 +27,7 @@ class Sampling:
         duration_s: seconds wanted; None is to the end of the curve.
     """
 
+    skip_bad_rows: bool = False
     seed: int = 0
     rate_scale: float = 1.0
     arrival_cv: float = 1.0
@@ -41,6 +43,7 @@ class Settled:
 
     frame: pl.DataFrame
     notices: tuple[str, ...] = ()
+    skipped: int = 0
 
 
 def _renamed(frame: pl.DataFrame) -> pl.DataFrame:
@@ -53,8 +56,10 @@ class Format:
 
     Attributes:
         arrival: the key of the arrival time.
-        prompt_tokens: the key of the prompt's length.
-        output_tokens: the key of the output's length.
+        prompt_tokens: the key of the prompt's length, "" if there is none.
+        output_tokens: the key of the output's length, "" if there is none.
+        nested: the key of a list of objects that hold the two lengths, "" if they are beside the
+            arrival time.
         units_per_s: how many of the file's time units make a second, e.g. 1000.
         also: further keys that must be there for the format to be detected.
         without: keys that must not be there for the format to be detected.
@@ -66,7 +71,7 @@ class Format:
             ``failed``. By default it renames.
         settle: sees all rows of one file together, in file order, with ``line`` and every column
             that ``extract`` left; for formats whose rows depend on one another.
-        samples: ``settle`` makes the requests, already within ``Sampling.start_s`` and
+        samples: ``settle`` makes the requests, already within ``Options.start_s`` and
             ``duration_s``.
         wall_clock: the times are instants, which several files share.
         time_rule: what an arrival time must be, for error messages.
@@ -79,12 +84,13 @@ class Format:
     arrival: str
     prompt_tokens: str
     output_tokens: str
+    nested: str = ""
     units_per_s: float = 1.0
     also: frozenset[str] = frozenset()
     without: frozenset[str] = frozenset()
     types: Mapping[str, PolarsDataType] = field(default_factory=dict)
     extract: Callable[[pl.DataFrame], pl.DataFrame] = _renamed
-    settle: Callable[[str, pl.DataFrame, Sampling], Settled] | None = None
+    settle: Callable[[str, pl.DataFrame, Options], Settled] | None = None
     samples: bool = False
     wall_clock: bool = False
     time_rule: str = "a number from 0"
@@ -96,7 +102,8 @@ class Format:
     @property
     def keys(self) -> frozenset[str]:
         """The keys without which nothing can be read."""
-        return frozenset({self.arrival, self.prompt_tokens, self.output_tokens})
+        lengths = {self.nested} if self.nested else {self.prompt_tokens, self.output_tokens}
+        return frozenset({self.arrival} | lengths - {""})
 
     def matches(self, columns: frozenset[str], container: str) -> bool:
         """Whether a file of ``container`` with these keys is of this format."""
@@ -129,8 +136,6 @@ def formats(name: str) -> tuple[Format, ...]:
     Raises:
         ConfigError: unknown name; the message lists what exists.
     """
-    from dataclasses import replace
-
     return tuple(replace(f, name=name) for f in plugins.find("traces", name).FORMATS)
 
 

@@ -1,26 +1,24 @@
 """Trace files into one ``Trace``."""
 
-import csv
-import json
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import BinaryIO
 
 import numpy as np
 import numpy.typing as npt
 import polars as pl
 
+from autoscaler import plugins
 from autoscaler.errors import ConfigError, TraceError
-from autoscaler.traces._blocks import blocks, is_parquet, open_trace
-from autoscaler.traces._format import Format, Sampling, choose
-from autoscaler.traces._rows import CsvLines, JsonLines, Lines, RowReader
+from autoscaler.traces._blocks import is_parquet, open_trace
+from autoscaler.traces._files import parquet_rows, text_rows
+from autoscaler.traces._format import Format, Options
+from autoscaler.traces._rows import RowReader
+from autoscaler.traces._synth import RateProfile
 from autoscaler.traces._trace import Trace, in_order, slice_bounds
 
 # About 4 GB of columns; a file that claims more is not a trace but an accident.
 _MAX_REQUESTS = 250_000_000
-_PARQUET_ROWS = 4_000_000
-_DETECTION_LINES = 1000
 
 Progress = Callable[[int, int], None]
 
@@ -88,11 +86,18 @@ def load(
     if not names:
         raise ConfigError("trace: must name at least one file; got none")
     slice_bounds(np.zeros(0), start_s, duration_s)  # refuse bad arguments before a long read
-    sampling = Sampling(
-        seed, rate_scale, arrival_cv, prompt_tokens, output_tokens, start_s or 0.0, duration_s
+    options = Options(
+        skip_bad_rows,
+        seed,
+        rate_scale,
+        arrival_cv,
+        prompt_tokens,
+        output_tokens,
+        start_s or 0.0,
+        duration_s,
     )
     files = [
-        _read_file(path, format, sampling, skip_bad_rows, _share(on_progress, names, i))
+        _read_file(path, format, options, _share(on_progress, names, i))
         for i, path in enumerate(names)
     ]
     return _merged(files, start_s, duration_s).sped_up(speed)
@@ -108,14 +113,33 @@ def _share(
     return lambda read: on_progress(done + read, total)
 
 
-def _read_file(
-    path: str, wanted: str, sampling: Sampling, skip: bool, on_bytes: Callable[[int], None] | None
-) -> _File:
+def load_curve(path: str | Path, *, scale: float = 1.0, skip_bad_rows: bool = False) -> RateProfile:
+    """The rate in a rate curve file, for ``synth``; on the curve's own axis.
+
+    Args:
+        path: a file of the format ``rate_curve``.
+        scale: factor on every rate, > 0.
+        skip_bad_rows: leave bad rows out.
+
+    Raises:
+        TraceError: not a usable rate curve.
+        ConfigError: a scale that is not above 0.
+    """
+    rate_curve = plugins.find("traces", "rate_curve")
+    options = Options(skip_bad_rows=skip_bad_rows, rate_scale=scale)
+    _, _, frame = _rows(str(path), "rate_curve", options, None)
+    profile: RateProfile = rate_curve.profile(str(path), frame, options)
+    return profile
+
+
+def _rows(
+    path: str, wanted: str, options: Options, on_bytes: Callable[[int], None] | None
+) -> tuple[RowReader, Format, pl.DataFrame]:
     with open_trace(path) as file:
         if is_parquet(file, path):
-            reader, fmt, frames = _parquet(path, wanted, skip)
+            reader, fmt, frames = parquet_rows(path, wanted, options.skip_bad_rows)
         else:
-            reader, fmt, frames = _text(file, path, wanted, skip, on_bytes)
+            reader, fmt, frames = text_rows(file, path, wanted, options.skip_bad_rows, on_bytes)
         parts: list[pl.DataFrame] = []
         rows = 0
         for part in frames:
@@ -128,123 +152,33 @@ def _read_file(
         left_out = reader.skipped + reader.failed
         rest = f"all {left_out:,} rows were left out" if left_out else "got none"
         raise TraceError(f"{path}:1: must have at least one request; {rest}")
-    frame = pl.concat(parts)
-    parts.clear()
-    notices = [f"{path}: {fmt.notice}"] if fmt.notice and wanted == "auto" else []
-    if reader.failed:
-        notices.append(f"{path}: left out {reader.failed:,} rows: {fmt.failed_rule}")
-    if reader.skipped:
-        notices.append(f"{path}: skipped {reader.skipped:,} bad rows")
+    return reader, fmt, pl.concat(parts)
+
+
+def _read_file(
+    path: str, wanted: str, options: Options, on_bytes: Callable[[int], None] | None
+) -> _File:
+    reader, fmt, frame = _rows(path, wanted, options, on_bytes)
+    notices = [fmt.notice] if fmt.notice and wanted == "auto" else []
+    skipped = reader.skipped
     if fmt.settle is not None:
-        settled = fmt.settle(path, frame, sampling)
+        settled = fmt.settle(path, frame, options)
         frame = settled.frame
-        notices += [f"{path}: {notice}" for notice in settled.notices]
+        notices += settled.notices
+        skipped += settled.skipped
+    if reader.failed:
+        notices.append(f"left out {reader.failed:,} rows: {fmt.failed_rule}")
+    if skipped:
+        notices.append(f"skipped {skipped:,} bad rows")
     return _File(
         path,
         fmt,
         frame["arrival"].to_numpy(),
         frame["prompt_tokens"].to_numpy(),
         frame["output_tokens"].to_numpy(),
-        reader.skipped + reader.failed,
-        tuple(notices),
+        skipped + reader.failed,
+        tuple(f"{path}: {notice}" for notice in notices),
     )
-
-
-def _parquet(
-    path: str, wanted: str, skip: bool
-) -> tuple[RowReader, Format, Iterator[pl.DataFrame]]:
-    try:
-        lazy = pl.scan_parquet(path, glob=False, hive_partitioning=False)
-        columns = lazy.collect_schema().names()
-    except (pl.exceptions.PolarsError, pl.exceptions.PanicException, OSError) as error:
-        raise TraceError(f"{path}:0: must be a readable Parquet file ({_brief(error)})") from error
-    fmt = choose(columns, "parquet", wanted, f"{path}:0")
-    reader = RowReader(path, fmt, skip_bad_rows=skip)
-    needed = [name for name in fmt.schema() if name in columns]
-
-    def frames() -> Iterator[pl.DataFrame]:
-        row = 0
-        while True:
-            try:
-                frame = lazy.select(needed).slice(row, _PARQUET_ROWS).collect()
-            except (pl.exceptions.PolarsError, pl.exceptions.PanicException, OSError) as error:
-                raise TraceError(
-                    f"{path}:{row + 1}: must be a readable Parquet file ({_brief(error)})"
-                ) from error
-            if not frame.height:
-                return
-            yield reader.read_frame(frame, row + 1)
-            row += frame.height
-
-    return reader, fmt, frames()
-
-
-def _text(
-    file: BinaryIO,
-    path: str,
-    wanted: str,
-    skip: bool,
-    on_bytes: Callable[[int], None] | None,
-) -> tuple[RowReader, Format, Iterator[pl.DataFrame]]:
-    supply = blocks(file, path, on_bytes)
-    line, block = 1, b""
-    for line, block in supply:
-        body = block.lstrip(b" \t\r\n")
-        line += block.count(b"\n", 0, len(block) - len(body))
-        block = body
-        if block:
-            break
-    if not block:
-        raise TraceError(f"{path}:1: must have at least one request; the file is empty")
-    lines: Lines
-    if block[:1] in (b"{", b"["):
-        fmt = choose(*_json_keys(path, line, block, skip, wanted))
-        lines = JsonLines(fmt.schema())
-    else:
-        header = _csv_header(path, line, block.split(b"\n", 1)[0])
-        fmt = choose(header, "csv", wanted, f"{path}:{line}")
-        lines = CsvLines(header, fmt.schema())
-        line, block = line + 1, block.partition(b"\n")[2]
-    reader = RowReader(path, fmt, skip_bad_rows=skip)
-
-    def frames() -> Iterator[pl.DataFrame]:
-        if block:
-            yield from reader.read_lines(lines, line, block)
-        for number, further in supply:
-            yield from reader.read_lines(lines, number, further)
-
-    return reader, fmt, frames()
-
-
-def _json_keys(
-    path: str, line: int, block: bytes, skip: bool, wanted: str
-) -> tuple[list[str], str, str, str]:
-    """Arguments for ``choose``: the keys of the first object, and where it is."""
-    complaint = ""
-    probe = JsonLines({})
-    for number, text in enumerate(block.split(b"\n", _DETECTION_LINES)[:_DETECTION_LINES], line):
-        try:
-            return list(probe.fields(text)), "jsonl", wanted, f"{path}:{number}"
-        except ValueError as error:
-            complaint = complaint or f"{path}:{number}: {error}"
-        if not skip:
-            break
-    raise TraceError(f"{complaint}; got {json.dumps(block[:60].decode(errors='replace'))}")
-
-
-def _csv_header(path: str, line: int, text: bytes) -> list[str]:
-    try:
-        rows = list(csv.reader([text.decode().strip()], strict=True))
-    except (UnicodeDecodeError, csv.Error) as error:
-        raise TraceError(
-            f"{path}:{line}: must be a CSV header or a JSON object; "
-            f"got {json.dumps(text[:60].decode(errors='replace'))}"
-        ) from error
-    header = [name.strip() for name in rows[0]] if rows else []
-    twice = sorted({name for name in header if header.count(name) > 1})
-    if twice:
-        raise TraceError(f"{path}:{line}: must name each column once; got {twice[0][:40]!r} twice")
-    return header
 
 
 def _merged(files: list[_File], start_s: float | None, duration_s: float | None) -> Trace:
@@ -262,12 +196,22 @@ def _merged(files: list[_File], start_s: float | None, duration_s: float | None)
         *columns, was_sorted = in_order(arrival_s, file.prompt_tokens, file.output_tokens)
         if not was_sorted:
             notices.append(f"{file.path}: sorted by arrival time; the file is not in order")
+        if not file.format.samples:
+            low, high = slice_bounds(columns[0], start_s, duration_s)
+            columns = [column[low:high] for column in columns]
+            if start_s:
+                columns[0] = columns[0] - start_s
         parts.append(columns)
     if len(parts) > 1:
         columns = list(in_order(*(np.concatenate(c) for c in zip(*parts, strict=True)))[:3])
     arrival_s, prompt_tokens, output_tokens = columns
-    trace = Trace(
-        arrival_s,
+    if not len(arrival_s):
+        raise TraceError(
+            f"{files[0].path}:0: no request from start_s {start_s or 0:g} for duration_s "
+            f"{'the rest' if duration_s is None else f'{duration_s:g}'}"
+        )
+    return Trace(
+        arrival_s - arrival_s[0] if arrival_s[0] else arrival_s,
         prompt_tokens,
         output_tokens,
         ",".join(sorted({f.format.name for f in files})),
@@ -275,10 +219,3 @@ def _merged(files: list[_File], start_s: float | None, duration_s: float | None)
         sum(f.skipped for f in files),
         tuple(notices),
     )
-    if not (len(files) == 1 and files[0].format.samples):
-        trace = trace.sliced(start_s, duration_s)
-    return trace
-
-
-def _brief(error: BaseException) -> str:
-    return " ".join(str(error).split())[:80]

@@ -47,7 +47,7 @@ class JsonLines:
         self._schema = dict(schema)
 
     def parse(self, block: bytes) -> pl.DataFrame:
-        return pl.read_ndjson(block, schema=self._schema)
+        return pl.read_ndjson(block, schema=self._schema)  # absent keys become null columns
 
     def fields(self, line: bytes) -> Mapping[str, object]:
         try:
@@ -66,6 +66,11 @@ class CsvLines:
         self._header = header
         self._needed = [i for i, name in enumerate(header) if name in schema]
         self._schema = {name: schema.get(name, pl.String()) for name in header}
+        self._absent = [
+            pl.lit(None, dtype=wanted).alias(name)
+            for name, wanted in schema.items()
+            if name not in header
+        ]
 
     def parse(self, block: bytes) -> pl.DataFrame:
         frame = pl.read_csv(
@@ -74,7 +79,7 @@ class CsvLines:
         # Polars fills short rows with nulls, also in columns that nobody reads.
         if block.count(b",") != frame.height * (len(self._header) - 1) or b"\0" in block:
             raise pl.exceptions.ComputeError("a row has a wrong number of fields")
-        return frame
+        return frame.with_columns(self._absent)
 
     def fields(self, line: bytes) -> Mapping[str, object]:
         if b"\0" in line:
@@ -179,7 +184,11 @@ class RowReader:
         self, frame: pl.DataFrame, raw: Callable[[int], Mapping[str, object]]
     ) -> pl.DataFrame:
         fmt = self._format
-        frame = fmt.canonical(frame)
+        try:
+            frame = fmt.canonical(frame)
+        except pl.exceptions.PolarsError as error:  # Parquet columns of a type nobody expects
+            rule = f"must have columns of the types of format {fmt.name} ({_first_words(error)})"
+            raise TraceError(f"{self._path}:0: {rule}") from error
         if "failed" in frame.columns:
             before = frame.height
             frame = frame.filter(~pl.col("failed").fill_null(value=False)).drop("failed")
