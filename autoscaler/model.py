@@ -238,6 +238,20 @@ class Observation:
     slo: Slo
     resize: Resize | None = None
 
+    @property
+    def idle(self) -> bool:
+        """Whether it is *known* that there is nothing to do: empty queue, no arrival, none runs.
+
+        Where arrivals are not counted, a window without a single first token stands for them.
+        """
+        metrics = self.metrics
+        if metrics.queue_depth.value != 0 or (metrics.running.value or 0) > 0:
+            return False
+        if metrics.arrival_rps.value is not None:
+            return metrics.arrival_rps.value == 0
+        nothing = metrics.ttft_p95_s.status is SignalStatus.NO_OBSERVATIONS
+        return nothing and metrics.ttft_observations.value in (0, None)
+
 
 @dataclass(frozen=True, slots=True)
 class Proposal:

@@ -1,0 +1,211 @@
+"""The control loop: observe, step, act, record, sleep to the next deadline.
+
+The very same object runs live and in simulation; only clock, source, target and log differ. One
+thread, no asyncio. It alone catches ``AutoscalerError``; anything else is a defect and ends it.
+"""
+
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import fields
+
+from autoscaler.controller import Controller
+from autoscaler.errors import (
+    AutoscalerError,
+    TargetConflict,
+    TargetForbidden,
+    TargetRefused,
+)
+from autoscaler.model import (
+    Decision,
+    Metrics,
+    Observation,
+    SetOutcome,
+    SetResult,
+    Signal,
+    SignalStatus,
+    Slo,
+    Stage,
+)
+from autoscaler.parameters import require_number
+from autoscaler.ports import Clock, DecisionLog, MetricsSource, Target
+
+_RESULTS: tuple[tuple[type[AutoscalerError], SetResult], ...] = (
+    (TargetConflict, SetResult.CONFLICT),
+    (TargetRefused, SetResult.REFUSED),
+    (TargetForbidden, SetResult.FORBIDDEN),
+)
+
+
+class ControlLoop:
+    """Steers one target.
+
+    Args:
+        source: what the engine shows of itself.
+        target: the deployment.
+        controller: decides; one of its own for each loop.
+        clock: real or simulated.
+        log: where each tick is recorded, once.
+        slo: the objective.
+        tick_s: seconds between two ticks, > 0.
+
+    Attributes:
+        ticks: ticks done.
+        missed_ticks: deadlines that had passed before their tick could start; they are skipped.
+        lateness_s: how late the last tick started.
+        errors: number of errors by (port, class of error); ports are source, target, write.
+        readable: whether the last tick could read source and target.
+        last_tick_at_s: when the last tick was done, loop's clock; None: none yet.
+    """
+
+    def __init__(
+        self,
+        source: MetricsSource,
+        target: Target,
+        controller: Controller,
+        clock: Clock,
+        log: DecisionLog,
+        slo: Slo,
+        tick_s: float = 5.0,
+    ) -> None:
+        require_number("tick_s", tick_s, 0, above=True)
+        self.source = source
+        self.target = target
+        self.controller = controller
+        self.clock = clock
+        self.log = log
+        self.slo = slo
+        self.tick_s = tick_s
+        self.ticks = 0
+        self.missed_ticks = 0
+        self.lateness_s = 0.0
+        self.errors: Counter[tuple[str, str]] = Counter()
+        self.readable = False
+        self.last_tick_at_s: float | None = None
+        self._stopped = False
+        self._unread = ""
+
+    @property
+    def ready(self) -> bool:
+        """Whether the loop can read, and write as far as it has tried."""
+        return self.readable and self.controller.ready
+
+    @property
+    def stopped(self) -> bool:
+        """Whether ``stop`` was called."""
+        return self._stopped
+
+    def stop(self) -> None:
+        """End ``run`` after the present tick. Safe in a signal handler.
+
+        A sleeping SystemClock has to be stopped as well, to wake it.
+        """
+        self._stopped = True
+
+    def run(
+        self, until_s: float | None = None, after_tick: Callable[[], None] | None = None
+    ) -> None:
+        """Tick at a fixed rate until stopped.
+
+        Deadlines are multiples of ``tick_s`` from the start, so that a slow tick shifts no later
+        one; those that a slow tick ran over are skipped and counted.
+
+        Args:
+            until_s: instant on the loop's clock at and after which no tick starts; None: never.
+            after_tick: called after each tick, e.g. to export telemetry or check a leadership.
+        """
+        clock, tick_s = self.clock, self.tick_s
+        start_s = clock.now_s()
+        deadline = 0  # number of the next deadline
+        while not self._stopped:
+            due_s = start_s + deadline * tick_s
+            if until_s is not None and due_s >= until_s:
+                return
+            now_s = clock.now_s()
+            if now_s < due_s:
+                clock.sleep(due_s - now_s)
+                now_s = clock.now_s()
+                # Waking early means that the clock was stopped: sleeping on would never return.
+                if self.stopped or now_s < due_s - 0.1 * tick_s:
+                    return
+            self.lateness_s = max(now_s - due_s, 0.0)
+            self.tick()
+            if after_tick is not None:
+                after_tick()
+            deadline += 1
+            behind = int((clock.now_s() - start_s) / tick_s + 1e-9)
+            if behind > deadline:
+                self.missed_ticks += behind - deadline
+                deadline = behind
+
+    def tick(self) -> Decision:
+        """One tick; returns what was decided."""
+        number = self.ticks
+        now_s = self.clock.now_s()
+        obs = self._observe(number, now_s)
+        outcome = None
+        if obs is None:
+            decision = self._unreadable(number, now_s)
+        else:
+            decision = self.controller.step(obs)
+            if decision.width is not None and decision.expected is not None:
+                outcome = self._write(decision.width, decision.expected)
+                self.controller.on_outcome(decision, outcome, obs)
+            resize = self.controller.resize
+            if resize is not None:
+                obs = Observation(
+                    number, now_s, obs.metrics, obs.width, obs.capabilities, obs.slo, resize
+                )
+        self.log.record(decision, obs, outcome, self.controller.policy.state())
+        self.ticks = number + 1
+        self.last_tick_at_s = now_s
+        return decision
+
+    def _observe(self, number: int, now_s: float) -> Observation | None:
+        """What can be read; None: not even the width."""
+        self.readable = True
+        try:
+            metrics = self.source.read()
+        except AutoscalerError as error:
+            self._count("source", error)
+            metrics = unavailable(self.slo.window_s, str(error))
+        try:
+            width = self.target.read()
+            capabilities = self.target.capabilities()
+        except AutoscalerError as error:
+            self._count("target", error)
+            self._unread = str(error)
+            return None
+        return Observation(number, now_s, metrics, width, capabilities, self.slo)
+
+    def _unreadable(self, number: int, now_s: float) -> Decision:
+        code, reason = "target_unreadable", self._unread
+        return Decision(
+            number, now_s, None, None, code, reason, (Stage("loop", None, code, reason),)
+        )
+
+    def _write(self, width: int, expected: int) -> SetOutcome:
+        """Ask for a width; whatever is not plainly answered may have happened."""
+        try:
+            outcome = self.target.set_width(width, expected)
+        except AutoscalerError as error:
+            self._count("write", error)
+            for kind, result in _RESULTS:
+                if isinstance(error, kind):
+                    return SetOutcome(result, detail=str(error))
+            return SetOutcome(SetResult.AMBIGUOUS, detail=str(error))
+        if outcome.result is not SetResult.APPLIED:
+            self.errors["write", outcome.result.value] += 1
+        return outcome
+
+    def _count(self, port: str, error: AutoscalerError) -> None:
+        self.readable = False
+        self.errors[port, type(error).__name__] += 1
+
+
+def unavailable(window_s: float, detail: str) -> Metrics:
+    """Metrics of a tick in which the source gave no answer: every signal stale, none a number."""
+    signal = Signal(None, SignalStatus.STALE, detail=detail)
+    return Metrics(window_s, **dict.fromkeys(_SIGNALS, signal))
+
+
+_SIGNALS = tuple(f.name for f in fields(Metrics) if f.name != "window_s")
