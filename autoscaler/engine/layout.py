@@ -53,6 +53,7 @@ RANK = np.dtype(
         ("partial_done", "i8"),
         ("seen_waiting", "i8"),  # what the dispatcher believes
         ("seen_admitted", "i8"),
+        ("offer", "i8"),  # schedule_ahead: requests the step after next may admit
         ("api_free_s", "f8"),  # API server r is busy until then
     ]
 )
@@ -64,6 +65,7 @@ PHYSICS = np.dtype(
         ("token_budget", "i8"),
         ("api_servers", "i8"),
         ("round_robin", "i8"),  # 1: round robin, 0: least load
+        ("schedule_ahead", "i8"),  # 1: a step is put together while the one before it runs
         ("api_serial_s", "f8"),
         ("overhead_s", "f8"),
         ("load_refresh_s", "f8"),

@@ -148,12 +148,17 @@ def _schedule(s, p, ranks, prompt_tokens, link, first_request, first_rank):
             if rank.partial >= 0:
                 i = rank.partial
                 done = rank.partial_done
-            elif rank.waiting > 0 and rank.admitted < p.slots_per_rank:
+            elif (
+                rank.waiting > 0
+                and rank.admitted < p.slots_per_rank
+                and (p.schedule_ahead == 0 or rank.offer > 0)
+            ):
                 i = rank.head
                 done = 0
                 rank.head = link[i]
                 rank.waiting -= 1
                 rank.admitted += 1
+                rank.offer -= 1
                 s.waiting -= 1
             else:
                 break
@@ -184,6 +189,17 @@ def _schedule(s, p, ranks, prompt_tokens, link, first_request, first_rank):
         + p.prefill_rank_token_s * tokens_largest
         + p.prefill_token2_s * attention
     )
+
+
+@compiled
+def _offer(p, ranks):
+    """Note what the step after next may admit, as seen now; returns whether that is anything."""
+    total = 0
+    for r in range(p.ranks):
+        rank = ranks[r]
+        rank.offer = min(rank.waiting, p.slots_per_rank - rank.admitted)
+        total += rank.offer
+    return total > 0
 
 
 @compiled
@@ -283,6 +299,8 @@ def advance(
                 )  # fmt: skip
             if s.closed == 1:
                 _next_ready(s, p, ranks, arrival_s)
+        elif s.now_s > until_s:
+            return  # the decode clock stands still until now_s
         if s.accepting == 1:
             while s.ready_s <= s.now_s:
                 _dispatch(s, p, ranks, link, s.now_s)
@@ -291,8 +309,13 @@ def advance(
             s.decode_s = _decode_step(s, p, ranks, decode_s)
             s.decode_stale = 0
             s.next_decode_refresh = s.step + _DECODE_REFRESH_STEPS
+        offered = False
         if s.waiting > 0 or s.partial > 0:
+            if p.schedule_ahead == 1 and s.decoding == 0 and s.partial == 0:
+                _offer(p, ranks)  # idle: no step runs that this one could be behind
             prefill_s = _schedule(s, p, ranks, prompt, link, first_request, first_rank)
+            if p.schedule_ahead == 1:
+                offered = _offer(p, ranks)
             if prefill_s > 0.0:
                 step_s = prefill_s
                 if s.decoding > 0:
@@ -303,7 +326,7 @@ def advance(
                 continue
         if s.decoding > 0:
             step_s = s.decode_s
-            jump = (heap[0] >> SLOT_BITS) - s.step
+            jump = 1 if offered else (heap[0] >> SLOT_BITS) - s.step
             if p.kv_token_s > 0.0:
                 jump = min(jump, s.next_decode_refresh - s.step)
             if s.accepting == 1 and s.ready_s < np.inf:

@@ -30,6 +30,9 @@ class Physics:
         api_serial_s: serial cost of a request in its API server.
         overhead_s: constant delay between arrival and queue, not serial.
         round_robin: dispatch in turn; otherwise to the least 4 x waiting + running.
+        schedule_ahead: a step is put together while the one before it runs (asynchronous
+            scheduling, the default from vLLM 0.14 on): a new request, or a freed slot, found at
+            the end of a step counts from the step after next on.
         load_refresh_s: age of the loads that the dispatcher sees at most; 0: the true ones.
     """
 
@@ -48,6 +51,7 @@ class Physics:
     overhead_s: float = 0.0
     round_robin: bool = False
     load_refresh_s: float = 0.0
+    schedule_ahead: bool = False
 
     def __post_init__(self) -> None:
         """Refuse a table that the compiled loop would read beyond its end."""
