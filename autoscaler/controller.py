@@ -45,6 +45,9 @@ class Controller:
         self.proposal: Proposal | None = None
         """the policy's last wish; None before the first one"""
         self._tick: int | None = None
+        # Most ticks say what the last one said, with the very same objects.
+        self._told: tuple[Progress | None, Proposal | None] = None, None
+        self._trail: tuple[Stage, ...] = ()
         self._counted: Resize | None = None  # the resize that the guards know of
         self._refused: dict[int, str] = {}
         self._refused_in: tuple[int, int | None, str, Capabilities] | None = None
@@ -92,10 +95,13 @@ class Controller:
         )
         proposal = self.policy.propose(seen)
         self.proposal = proposal
-        trail: tuple[Stage, ...] = (
-            Stage("convergence", None, progress.code, progress.reason),
-            Stage("policy", proposal.width, proposal.code, proposal.reason),
-        )
+        trail = self._trail
+        if progress is not self._told[0] or proposal is not self._told[1]:
+            trail = self._trail = (
+                Stage("convergence", None, progress.code, progress.reason),
+                Stage("policy", proposal.width, proposal.code, proposal.reason),
+            )
+            self._told = progress, proposal
         if not progress.may_write:
             self.guards.remember(proposal, obs)
             return self._hold(obs, progress.code, progress.reason, trail)

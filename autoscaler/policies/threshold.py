@@ -84,6 +84,8 @@ class Threshold:
         self._high_since_s: float | None = None
         self._quiet_since_s: float | None = None
         self._idle_since_s: float | None = None
+        self._high_not_yet = f"high for less than {params.up_for_s:g} s"
+        self._last: Proposal | None = None
 
     def propose(self, obs: Observation) -> Proposal:
         """The present width, or one step from it."""
@@ -131,7 +133,7 @@ class Threshold:
             self._quiet_since_s = _since(self._quiet_since_s, now_s)
             return self._down(obs, width, self._quiet_since_s, self.params.down_for_s, "quiet")
         self._quiet_since_s = None
-        return Proposal(width, "within_band", "neither high nor low")
+        return self._stay(width, "within_band", "neither high nor low")
 
     def state(self) -> dict[str, Any]:
         """Since when it has hurt, been quiet, been idle (loop's clock, s; None: it is not)."""
@@ -144,10 +146,10 @@ class Threshold:
     def _up(self, obs: Observation, width: int) -> Proposal:
         since_s = self._high_since_s
         if since_s is None or not elapsed(since_s, obs.now_s, self.params.up_for_s):
-            return Proposal(width, "high_not_yet", f"high for less than {self.params.up_for_s:g} s")
+            return self._stay(width, "high_not_yet", self._high_not_yet)
         wish = obs.capabilities.neighbour(width, self.params.step_up)
         if wish == width:
-            return Proposal(width, "slo_infeasible", f"still high at the widest width {width}")
+            return self._stay(width, "slo_infeasible", "still high at the widest permitted width")
         ttft, queue = obs.metrics.ttft_p95_s, obs.metrics.queue_depth
         seen = f"p95 TTFT {_show(ttft.at_least)} s, queue {_show(queue.at_least)}"
         return Proposal(wish, "high", f"{seen}, high for {self.params.up_for_s:g} s")
@@ -156,11 +158,18 @@ class Threshold:
         self, obs: Observation, width: int, since_s: float, for_s: float, code: str
     ) -> Proposal:
         if not elapsed(since_s, obs.now_s, for_s):
-            return Proposal(width, "within_band", f"{code} for less than {for_s:g} s")
+            return self._stay(width, "within_band", f"{code} for less than {for_s:g} s")
         wish = obs.capabilities.neighbour(width, -self.params.step_down)
         if wish == width:
-            return Proposal(width, "at_min_width", f"{code} at the narrowest width")
+            return self._stay(width, "at_min_width", f"{code} at the narrowest permitted width")
         return Proposal(wish, code, f"{code} for {for_s:g} s")
+
+    def _stay(self, width: int, code: str, reason: str) -> Proposal:
+        """No change; most ticks say what the last one said, so the same object says it."""
+        last = self._last
+        if last is None or last.width != width or last.code != code or last.reason != reason:
+            last = self._last = Proposal(width, code, reason)
+        return last
 
 
 def _since(since_s: float | None, now_s: float) -> float:
