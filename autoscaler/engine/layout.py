@@ -75,6 +75,7 @@ PHYSICS = np.dtype(
         ("prefill_token2_s", "f8"),
         ("mixed_share", "f8"),
         ("kv_token_s", "f8"),
+        ("mixed_kv_token_s", "f8"),
     ]
 )
 

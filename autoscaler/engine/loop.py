@@ -319,7 +319,11 @@ def advance(
             if prefill_s > 0.0:
                 step_s = prefill_s
                 if s.decoding > 0:
-                    step_s = max(prefill_s, s.decode_s) + p.mixed_share * min(prefill_s, s.decode_s)
+                    step_s = (
+                        max(prefill_s, s.decode_s)
+                        + p.mixed_share * min(prefill_s, s.decode_s)
+                        + p.mixed_kv_token_s * s.kv_tokens / p.ranks
+                    )
                 s.step_s = step_s
                 s.step_end_s = s.now_s + step_s
                 s.in_step = 1

@@ -17,6 +17,7 @@ class Physics:
                    + prefill_rank_token_s x prompt tokens of the fullest rank
                    + prefill_token2_s x sum(chunk x (tokens before it + chunk / 2))
     mixed step   = max(decode, prefill) + mixed_share x min(decode, prefill)
+                   + mixed_kv_token_s x cached tokens / ranks
 
     Args:
         ranks: engines that step together, 1..64.
@@ -26,6 +27,8 @@ class Physics:
         prefill_flat_s, prefill_token_s, prefill_rank_token_s, prefill_token2_s: >= 0.
         mixed_share: 0..1; 0: the longer of both hides the other, 1: they add up.
         kv_token_s: seconds a cached token of a rank adds to a decode step, >= 0.
+        mixed_kv_token_s: what a cached token of a rank adds to a step that also prefills, where
+            decoding requests go through the slower attention kernel of prompts, >= 0.
         api_servers: processes in front, each serving its requests one by one.
         api_serial_s: serial cost of a request in its API server.
         overhead_s: constant delay between arrival and queue, not serial.
@@ -45,6 +48,7 @@ class Physics:
     prefill_token2_s: float = 0.0
     mixed_share: float = 0.0
     kv_token_s: float = 0.0
+    mixed_kv_token_s: float = 0.0
     token_budget: int = 8192
     api_servers: int = 1
     api_serial_s: float = 0.0
