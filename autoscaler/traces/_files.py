@@ -10,7 +10,8 @@ import polars as pl
 from autoscaler.errors import TraceError
 from autoscaler.traces._blocks import blocks
 from autoscaler.traces._format import Format, choose
-from autoscaler.traces._rows import CsvLines, JsonLines, Lines, RowReader
+from autoscaler.traces._lines import CsvLines, JsonLines, Lines
+from autoscaler.traces._rows import RowReader
 
 _PARQUET_ROWS = 4_000_000
 _DETECTION_LINES = 1000

@@ -1,16 +1,15 @@
 """Lines into columns: fast where all is well, and line by line only around a bad one."""
 
-import csv
-import json
 import math
 from collections.abc import Callable, Iterator, Mapping
-from typing import Any, Protocol
+from typing import Any
 
 import polars as pl
 from polars._typing import PolarsDataType
 
 from autoscaler.errors import TraceError
 from autoscaler.traces._format import Format
+from autoscaler.traces._lines import CsvLines, Lines, first_words
 from autoscaler.traces._trace import MAX_TOKENS
 
 # A block that does not parse is halved down to this many lines, which are then looked at one by
@@ -20,78 +19,6 @@ _LEAF_LINES = 512
 _MAX_ARRIVAL_S = 1e11
 
 _Line = tuple[int, bytes]
-
-
-class Lines(Protocol):
-    """A text container: how a block becomes a frame, and how one line becomes a dict."""
-
-    def parse(self, block: bytes) -> pl.DataFrame:
-        """The columns of the schema, one row a line.
-
-        Raises:
-            pl.exceptions.PolarsError: something in the block is not as it should be.
-        """
-
-    def fields(self, line: bytes) -> Mapping[str, object]:
-        """The values of one line.
-
-        Raises:
-            ValueError: the line is malformed; the message is the rule.
-        """
-
-
-class JsonLines:
-    """One JSON object a line; keys that nobody asked for are passed over."""
-
-    def __init__(self, schema: Mapping[str, PolarsDataType]) -> None:
-        self._schema = dict(schema)
-
-    def parse(self, block: bytes) -> pl.DataFrame:
-        return pl.read_ndjson(block, schema=self._schema)  # absent keys become null columns
-
-    def fields(self, line: bytes) -> Mapping[str, object]:
-        try:
-            value = json.loads(line)
-        except (ValueError, RecursionError) as error:
-            raise ValueError(f"must be one JSON object ({_first_words(error)})") from error
-        if not isinstance(value, dict):
-            raise ValueError("must be one JSON object")  # noqa: TRY004 (a rule of the file, not a type of ours)
-        return value
-
-
-class CsvLines:
-    """Comma-separated lines under a header; a quoted field may hold commas but no newline."""
-
-    def __init__(self, header: list[str], schema: Mapping[str, PolarsDataType]) -> None:
-        self._header = header
-        self._needed = [i for i, name in enumerate(header) if name in schema]
-        self._schema = {name: schema.get(name, pl.String()) for name in header}
-        self._absent = [
-            pl.lit(None, dtype=wanted).alias(name)
-            for name, wanted in schema.items()
-            if name not in header
-        ]
-
-    def parse(self, block: bytes) -> pl.DataFrame:
-        frame = pl.read_csv(
-            block, has_header=False, schema=self._schema, columns=self._needed, raise_if_empty=False
-        )
-        # Polars fills short rows with nulls, also in columns that nobody reads.
-        if block.count(b",") != frame.height * (len(self._header) - 1) or b"\0" in block:
-            raise pl.exceptions.ComputeError("a row has a wrong number of fields")
-        return frame.with_columns(self._absent)
-
-    def fields(self, line: bytes) -> Mapping[str, object]:
-        if b"\0" in line:
-            raise ValueError("must not contain NUL bytes")
-        try:
-            rows = list(csv.reader([line.decode().rstrip("\r\n")], strict=True))
-        except (csv.Error, UnicodeDecodeError) as error:
-            raise ValueError(f"must be comma-separated text ({_first_words(error)})") from error
-        row = rows[0] if rows else []
-        if len(row) != len(self._header):
-            raise ValueError(f"must have {len(self._header)} fields, has {len(row)}")
-        return dict(zip(self._header, row, strict=True))
 
 
 class RowReader:
@@ -139,18 +66,26 @@ class RowReader:
             TraceError: a bad row, unless they are skipped.
         """
         numbers = pl.int_range(first_row, first_row + frame.height, dtype=pl.Int64, eager=True)
-        columns = []
-        for name, wanted in self._format.schema().items():
-            if name not in frame.columns:
-                columns.append(pl.lit(None, dtype=wanted).alias(name))
-            elif wanted.is_numeric() and frame.schema[name] != wanted:
-                columns.append(pl.col(name).cast(wanted, strict=False))
-            else:
-                columns.append(pl.col(name))
+        columns = [
+            self._cast(frame, name, wanted) for name, wanted in self._format.schema().items()
+        ]
         return self._checked(
             frame.select(columns).with_columns(line=numbers),
             lambda line: frame.row(line - first_row, named=True),
         )
+
+    def _cast(self, frame: pl.DataFrame, name: str, wanted: PolarsDataType) -> pl.Expr:
+        """A column of a Parquet file as the format wants it; null where a value is unreadable."""
+        if name not in frame.columns:
+            return pl.lit(None, dtype=wanted).alias(name)
+        found = frame.schema[name]
+        if wanted.is_numeric():
+            if not (found.is_numeric() or found == pl.String):
+                raise TraceError(f"{self._path}:0: {name}: must be numbers; got {found}")
+            return pl.col(name).cast(wanted, strict=False)
+        if wanted == pl.String and found.is_numeric():
+            return pl.col(name).cast(pl.String)
+        return pl.col(name)
 
     def _well_formed(self, lines: Lines, first_line: int, block: bytes) -> Iterator[_Line]:
         for number, line in enumerate(block.split(b"\n"), first_line):
@@ -187,7 +122,7 @@ class RowReader:
         try:
             frame = fmt.canonical(frame)
         except pl.exceptions.PolarsError as error:  # Parquet columns of a type nobody expects
-            rule = f"must have columns of the types of format {fmt.name} ({_first_words(error)})"
+            rule = f"must have columns of the types of format {fmt.name} ({first_words(error)})"
             raise TraceError(f"{self._path}:0: {rule}") from error
         if "failed" in frame.columns:
             before = frame.height
@@ -287,10 +222,6 @@ def _complaint(lines: Lines, line: bytes, fmt: Format) -> str | None:
         if wanted.is_integer() and number != math.floor(number):
             return f"{key}: must be a whole number"
     return None
-
-
-def _first_words(error: Exception) -> str:
-    return " ".join(str(error).split())[:60]
 
 
 def _shown(value: object) -> str:
