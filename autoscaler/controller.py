@@ -106,6 +106,11 @@ class Controller:
             self.guards.remember(proposal, obs)
             return self._hold(obs, progress.code, progress.reason, trail)
 
+        if obs.width.desired == 0 and seen.capabilities.min_width > 0:
+            # Nobody but a person scales to a width that is out of bounds: it means "off".
+            self.guards.remember(proposal, obs)
+            return self._hold(obs, "scaled_to_zero", "the desired width is 0: switched off", trail)
+
         allowed, objections = self.guards.apply(proposal, obs)
         if objections:
             trail += objections

@@ -105,7 +105,9 @@ class Guards:
                     if width == present:
                         break
         if not stages:
-            return proposal, ()
+            if type(proposal.width) is int:
+                return proposal, ()
+            return Proposal(width, proposal.code, proposal.reason), ()
         last = stages[-1]
         if width == present:
             return Proposal(width, last.code, last.reason), tuple(stages)

@@ -1,5 +1,7 @@
 """Rolling windows; rows W and K23 are the behaviour of HPA and Knative."""
 
+# ruff: noqa: N802  # test names carry case ids
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st

@@ -1,0 +1,270 @@
+"""The controller: what it asks for, what it remembers, what it holds for."""
+
+# ruff: noqa: N802  # test names carry case ids
+
+from dataclasses import replace
+
+import pytest
+
+from autoscaler.controller import Controller
+from autoscaler.convergence import Convergence
+from autoscaler.guards import Guards, Params
+from autoscaler.model import (
+    Capabilities,
+    Proposal,
+    Resize,
+    SetOutcome,
+    SetResult,
+    Tristate,
+    WidthStatus,
+)
+from autoscaler.testing import observation
+
+FREE = Params(cooldown_down_s=0, scale_down_window_s=0, settle_s=0, max_reversals_per_hour=None)
+CAN = Capabilities(1, 16, can_shrink=Tristate.YES)
+
+
+class Wish:
+    """A policy that wants what it is told, and remembers what it was shown."""
+
+    def __init__(self, width):
+        self.width = width
+        self.seen = []
+
+    def propose(self, obs):
+        self.seen.append(obs)
+        return Proposal(self.width, "wish", "a wish")
+
+    def state(self):
+        return {"asked": len(self.seen)}
+
+
+class Run:
+    """A controller and the deployment it is shown, tick by tick."""
+
+    def __init__(self, wish=4, width=2, params=FREE, can=CAN):
+        self.policy = Wish(wish)
+        self.controller = Controller(self.policy, Guards(params), Convergence())
+        self.status = WidthStatus(width, width, width)
+        self.can, self.tick, self.now_s = can, 0, 50_000.0
+
+    def step(self, answer=None, after_s=5.0, **signals):
+        self.now_s += after_s
+        obs = observation(self.tick, self.now_s, capabilities=self.can, **signals)
+        obs = replace(obs, width=self.status)
+        self.tick += 1
+        decision = self.controller.step(obs)
+        if decision.width is not None and answer is not None:
+            outcome = SetOutcome(SetResult(answer), detail=f"{answer}!")
+            self.controller.on_outcome(decision, outcome, obs)
+        return decision
+
+
+def shown(width, effective=None):
+    return WidthStatus(width, effective, effective)
+
+
+def test_a_wish_becomes_an_absolute_conditional_write():
+    decision = Run().step()
+    assert (decision.width, decision.expected, decision.code) == (4, 2, "wish")
+    assert [s.name for s in decision.trail] == ["convergence", "policy"]
+
+
+def test_no_wish_no_write_and_the_policys_reason():
+    decision = Run(wish=2).step()
+    assert (decision.width, decision.code) == (None, "wish")
+
+
+def test_A09_G30_one_resize_at_a_time_and_the_wish_is_only_recorded():
+    run = Run()
+    run.step("applied")
+    run.policy.width = 8
+    for _ in range(20):
+        run.status = shown(4, 2)
+        decision = run.step()
+        assert (decision.width, decision.code) == (None, "resizing")
+        assert decision.trail[1].width == 8
+    assert run.policy.seen[-1].resize == Resize(2, 4, 50_005.0)
+    assert len(run.policy.seen) == 21  # asked every tick
+    run.status = shown(4, 4)
+    assert run.step().width == 8
+    assert run.policy.seen[-1].resize is None
+
+
+def test_A11_A12_conflict_and_refusal_neither_begin_a_resize_nor_stop_the_loop():
+    run = Run()
+    assert run.step("conflict").width == 4
+    assert run.step("conflict").width == 4  # read again, decided again
+    assert run.step("refused").width == 4
+    held = run.step()
+    assert (held.width, held.code) == (None, "refused")
+    assert "refused!" in held.reason
+
+
+def test_a_refused_width_is_asked_for_again_only_when_something_changed():
+    run = Run()
+    run.step("refused")
+    assert [run.step().width for _ in range(3)] == [None, None, None]
+    run.policy.width = 3  # another width is another question
+    assert run.step().width == 3
+    run.policy.width = 4
+    run.can = replace(CAN, max_width=12)
+    assert run.step("refused").width == 4
+    run.status = replace(run.status, incarnation="new")
+    run.step()
+    assert run.step().width == 4
+
+
+def test_A06_a_refused_decrease_stops_all_decreases():
+    run = Run(wish=2, width=4)
+    run.step()
+    run.step("refused", after_s=60)
+    assert run.step().code == "shrink_unsupported"
+    run.policy.width = 3
+    assert run.step().code == "shrink_unsupported"
+    run.policy.width = 6
+    assert run.step().width == 6
+
+
+def test_A06_can_shrink_no_is_never_even_tried():
+    run = Run(wish=2, width=4, can=replace(CAN, can_shrink=Tristate.NO))
+    run.step()
+    decision = run.step(after_s=600)
+    assert (decision.width, decision.code) == (None, "shrink_unsupported")
+
+
+def test_A05_A26_an_ambiguous_write_is_held_and_never_resent():
+    run = Run()
+    assert run.step("ambiguous").width == 4
+    held = [run.step() for _ in range(17)]
+    assert {d.width for d in held} == {None}
+    assert {d.code for d in held} == {"ambiguous"}
+    run.status = shown(4, 2)
+    assert run.step().code == "resizing"
+    run.status = shown(4, 4)
+    assert run.step().width is None
+    assert run.step().width is None
+
+
+def test_A05_an_ambiguous_write_that_never_happened_is_decided_anew():
+    run = Run()
+    run.step("ambiguous")
+    run.step(after_s=91)
+    assert run.step().width == 4
+
+
+def test_A12_forbidden_holds_backs_off_and_is_not_ready():
+    run = Run()
+    assert run.controller.ready
+    run.step("forbidden")
+    assert not run.controller.ready
+    assert (run.step().code, run.step(after_s=20).code) == ("forbidden", "forbidden")
+    assert run.step("forbidden", after_s=5).width == 4
+    assert run.step(after_s=55).code == "forbidden"
+    assert run.step("applied", after_s=5).width == 4
+    assert run.controller.ready
+
+
+def test_width_unknown_at_the_start_holds():
+    run = Run()
+    run.status = WidthStatus(2, None)
+    assert run.step().code == "width_unknown"
+    run.status = shown(2, 2)
+    run.step()
+    assert run.step().width == 4
+
+
+def test_A20_after_a_failure_the_next_decision_is_from_the_real_width():
+    run = Run()
+    run.step("applied")
+    run.status = WidthStatus(4, 2, 2, failure="grow failed")
+    held = run.step()
+    assert (held.width, held.code) == (None, "already_desired")
+    run.policy.width = 6
+    decision = run.step()
+    assert (decision.width, decision.expected) == (6, 4)
+    run.policy.width = 2  # no change from the real width, so no revert behind anybody's back
+    assert run.step().width is None
+
+
+def test_A07_timed_out_holds_for_ever_and_never_grows_further():
+    run = Run(wish=8)
+    run.step("applied")
+    run.status = shown(8, 4)
+    run.policy.width = 16
+    codes = [run.step(after_s=100).code for _ in range(20)]
+    assert codes.count("timed_out") == 1
+    assert codes[-1] == "timed_out_hold"
+
+
+def test_G33_foreign_writes_count_as_resizes_so_the_flap_budget_ends_the_fight():
+    run = Run(params=replace(FREE, max_reversals_per_hour=3))
+    writes = 0
+    for _ in range(20):
+        decision = run.step("applied")
+        if decision.width is not None:
+            writes += 1
+            run.status = shown(4, 4)
+            run.step()
+            run.status = shown(2, 2)  # a GitOps tool re-applies its own width
+    assert writes == 2
+    assert decision.code == "flap_budget"
+
+
+def test_T16_a_tick_is_decided_once():
+    run = Run()
+    first = run.step()
+    run.tick -= 1
+    again = run.step()
+    assert first.width == 4
+    assert (again.width, again.code) == (None, "already_decided")
+    assert run.policy.state() == {"asked": 1}
+
+
+def test_T24_controllers_share_nothing():
+    one, two = Run(), Run()
+    one.step("refused")
+    one.step()
+    assert two.step().width == 4
+
+
+def test_A34_width_zero_is_a_width_where_the_bounds_include_it():
+    zero = {"width": 0, "can": replace(CAN, min_width=0), "params": replace(FREE, min_width=0)}
+    assert Run(wish=2, **zero).step().width == 2
+    assert Run(wish=0, **zero).step().width is None
+
+
+def test_A34_R23_a_deployment_that_somebody_scaled_to_zero_is_left_alone():
+    decision = Run(wish=2, width=0).step()
+    assert (decision.width, decision.code) == (None, "scaled_to_zero")
+
+
+def test_T18_absurd_wishes_saturate():
+    assert Run(wish=10**30).step().width == 16
+    assert Run(wish=float("inf")).step().width == 16
+    assert Run(wish=float("nan")).step().code == "non_finite"
+
+
+def test_policies_see_what_is_reachable():
+    run = Run(params=replace(FREE, max_width=6))
+    run.step()
+    assert run.policy.seen[0].capabilities.max_width == 6
+
+
+def test_cooldown_counts_from_the_end_of_the_resize():
+    run = Run(params=replace(FREE, cooldown_up_s=60))
+    run.step("applied")
+    run.policy.width = 8
+    run.status = shown(4, 2)
+    run.step(after_s=170)
+    run.status = shown(4, 4)
+    assert run.step().code == "cooldown_up"
+    assert run.step(after_s=55).code == "cooldown_up"
+    assert run.step().width == 8
+
+
+def test_on_outcome_needs_a_write():
+    run = Run(wish=2)
+    decision = run.step()
+    with pytest.raises(ValueError, match="asked for no write"):
+        run.controller.on_outcome(decision, SetOutcome(SetResult.APPLIED), observation())

@@ -1,0 +1,161 @@
+"""The loop: what it does with errors, deadlines and answers."""
+
+# ruff: noqa: N802  # test names carry case ids
+
+import pytest
+
+from autoscaler.clock import SystemClock
+from autoscaler.controller import Controller
+from autoscaler.decisions import MemoryLog
+from autoscaler.errors import (
+    ConfigError,
+    ObservationError,
+    TargetConflict,
+    TargetError,
+    TargetForbidden,
+    TargetRefused,
+)
+from autoscaler.guards import Guards, Params
+from autoscaler.loop import ControlLoop
+from autoscaler.model import SignalStatus, Slo
+from autoscaler.policies import static, threshold
+from autoscaler.ports import PolicyContext
+from autoscaler.testing import FakeSource, FakeTarget, ManualClock, observation
+
+FREE = Params(cooldown_down_s=0, scale_down_window_s=0, settle_s=0, max_reversals_per_hour=None)
+QUIET = observation().metrics
+BURNING = observation(ttft_p95_s=20.0, queue_depth=90.0).metrics
+
+
+class Setup:
+    """A loop with fakes around it."""
+
+    def __init__(self, width=2, wish=4, metrics=QUIET, tick_s=5.0, policy=None):
+        self.clock = ManualClock(777.7)
+        self.target = FakeTarget(self.clock, width)
+        self.source = FakeSource(metrics)
+        self.log = MemoryLog()
+        policy = policy or static.build(static.Params(wish), PolicyContext(Slo(), tick_s))
+        controller = Controller(policy, Guards(FREE))
+        self.loop = ControlLoop(
+            self.source, self.target, controller, self.clock, self.log, Slo(), tick_s
+        )
+
+    def run(self, seconds):
+        self.loop.run(until_s=self.clock.now_s() + seconds)
+        return self.log.entries
+
+
+def test_grows_once_and_waits_for_it():
+    setup = Setup()
+    entries = setup.run(300)
+    assert setup.target.writes == [4]
+    assert setup.target.effective == 4
+    assert [e.decision.tick for e in entries] == list(range(60))
+    assert entries[1].obs.resize.to_width == 4
+    assert entries[-1].obs.resize is None
+
+
+def test_ticks_at_a_fixed_rate_without_drift():
+    setup = Setup(tick_s=0.1)
+    entries = setup.run(1000)
+    assert len(entries) == 10_000
+    assert entries[-1].decision.at_s == pytest.approx(777.7 + 999.9, abs=1e-6)
+    assert setup.loop.missed_ticks == 0
+
+
+def test_missed_deadlines_are_skipped_and_counted():
+    setup = Setup()
+    late = iter([12.0] + [0.0] * 99)
+    setup.source.metrics = lambda: setup.clock.advance(next(late)) or QUIET
+    entries = setup.run(30)
+    at = [round(e.decision.at_s - 777.7, 6) for e in entries]
+    assert at == [0, 12, 15, 20, 25]
+    assert setup.loop.missed_ticks == 1
+
+
+def test_lateness_is_that_of_the_last_tick():
+    setup = Setup()
+    late = iter([7.0] + [0.0] * 99)
+    setup.source.metrics = lambda: setup.clock.advance(next(late)) or QUIET
+    seen = []
+    setup.loop.run(until_s=777.7 + 15, after_tick=lambda: seen.append(setup.loop.lateness_s))
+    assert seen == pytest.approx([0, 2, 0])
+
+
+def test_M05_G09_source_failure_holds_with_every_signal_stale_and_is_counted():
+    setup = Setup(width=4, wish=2)
+    setup.source.metrics = ObservationError("connection refused")
+    entries = setup.run(600)
+    assert setup.target.writes == []
+    assert entries[-1].obs.metrics.ttft_p95_s.status is SignalStatus.STALE
+    assert entries[-1].obs.metrics.ttft_p95_s.detail == "connection refused"
+    assert setup.loop.errors == {("source", "ObservationError"): 120}
+    assert not setup.loop.ready
+    assert len({e.decision.code for e in entries[7:]}) == 1  # constant: no oscillation
+
+
+def test_G50_unreadable_target_holds_is_recorded_and_survived():
+    setup = Setup()
+    setup.target.unreadable = TargetError("API server away")
+    entries = setup.run(30)
+    assert {(e.decision.code, e.decision.expected, e.obs) for e in entries} == {
+        ("target_unreadable", None, None)
+    }
+    assert setup.loop.errors == {("target", "TargetError"): 6}
+    setup.target.unreadable = None
+    setup.run(10)
+    assert setup.loop.ready
+    assert setup.target.writes == [4]
+
+
+@pytest.mark.parametrize(
+    ("error", "outcome", "next_code"),
+    [
+        (TargetConflict("409"), "conflict", "static"),
+        (TargetRefused("denied"), "refused", "refused"),
+        (TargetForbidden("403"), "forbidden", "forbidden"),
+        (TargetError("timed out"), "ambiguous", "ambiguous"),
+    ],
+)
+def test_A12_errors_of_a_write_become_outcomes(error, outcome, next_code):
+    setup = Setup()
+    setup.target.answers = [error]
+    first, second = setup.run(10)
+    assert first.outcome.result == outcome
+    assert second.decision.code == next_code
+    assert setup.loop.errors["write", type(error).__name__] == 1
+
+
+def test_other_exceptions_are_defects_and_end_the_loop():
+    setup = Setup()
+    setup.source.metrics = lambda: {}["missing"]
+    with pytest.raises(KeyError):
+        setup.run(10)
+
+
+def test_stop_ends_after_the_present_tick():
+    setup = Setup()
+    setup.loop.run(until_s=1e9, after_tick=setup.loop.stop)
+    assert setup.loop.ticks == 1
+    assert setup.loop.stopped
+
+
+def test_a_stopped_clock_ends_the_loop_instead_of_spinning():
+    clock = SystemClock()
+    setup = Setup()
+    setup.loop.clock = clock
+    setup.loop.run(after_tick=clock.stop)
+    assert setup.loop.ticks == 1
+
+
+def test_A09_a_breach_through_the_whole_resize_is_answered_by_one_growth():
+    policy = threshold.build(threshold.Params(), PolicyContext(Slo(), 5.0))
+    setup = Setup(metrics=BURNING, policy=policy)
+    setup.run(190)
+    assert setup.target.writes == [3]
+
+
+def test_tick_s_is_checked():
+    with pytest.raises(ConfigError, match=r"tick_s: must be a finite number > 0; got 0"):
+        Setup(tick_s=0)
