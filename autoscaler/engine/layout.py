@@ -39,6 +39,7 @@ STATE = np.dtype(
         ("prompt_tokens", "i8"),
         ("output_tokens", "i8"),
         ("round_robin", "i8"),
+        ("prefill_steps", "i8"),  # counts the draws of prefill_spread_s
     ]
 )
 
@@ -69,6 +70,9 @@ PHYSICS = np.dtype(
         ("api_serial_s", "f8"),
         ("overhead_s", "f8"),
         ("load_refresh_s", "f8"),
+        ("prefill_floor_s", "f8"),
+        ("prefill_spread_s", "f8"),
+        ("prefill_spread_power", "f8"),
         ("prefill_flat_s", "f8"),
         ("prefill_token_s", "f8"),
         ("prefill_rank_token_s", "f8"),

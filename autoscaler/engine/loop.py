@@ -183,12 +183,20 @@ def _schedule(s, p, ranks, prompt_tokens, link, first_request, first_rank):
         tokens_largest = max(tokens_largest, here)
     if tokens == 0:
         return 0.0
-    return (
+    prefill_s = (
         p.prefill_flat_s
         + p.prefill_token_s * tokens
         + p.prefill_rank_token_s * tokens_largest
         + p.prefill_token2_s * attention
     )
+    floor_s = p.prefill_floor_s
+    if p.prefill_spread_s > 0.0:
+        s.prefill_steps += 1
+        # A hash of the count: draws that do not follow one another, and no generator to seed.
+        u = math.sin(s.prefill_steps * 12.9898) * 43758.5453
+        u -= math.floor(u)
+        floor_s += p.prefill_spread_s * u**p.prefill_spread_power
+    return max(prefill_s, floor_s)
 
 
 @compiled

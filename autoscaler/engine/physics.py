@@ -16,6 +16,7 @@ class Physics:
     prefill step = prefill_flat_s + prefill_token_s x prompt tokens of all ranks
                    + prefill_rank_token_s x prompt tokens of the fullest rank
                    + prefill_token2_s x sum(chunk x (tokens before it + chunk / 2))
+    prefill step >= prefill_floor_s + prefill_spread_s x u ** prefill_spread_power
     mixed step   = max(decode, prefill) + mixed_share x min(decode, prefill)
                    + mixed_kv_token_s x cached tokens / ranks
 
@@ -25,6 +26,10 @@ class Physics:
         token_budget: tokens a rank and step (``max_num_batched_tokens``), prompts are chunked.
         decode_s: float64[slots_per_rank + 1], seconds by batch size; entry 0 is not used.
         prefill_flat_s, prefill_token_s, prefill_rank_token_s, prefill_token2_s: >= 0.
+        prefill_floor_s, prefill_spread_s: least time of a step that prefills, >= 0: outside the
+            CUDA graphs the host launches each kernel, and a small prompt waits for the host. u
+            is uniform in 0..1, drawn anew for each such step from a fixed sequence.
+        prefill_spread_power: > 0; 1: the spread is uniform, higher: short with a long tail.
         mixed_share: 0..1; 0: the longer of both hides the other, 1: they add up.
         kv_token_s: seconds a cached token of a rank adds to a decode step, >= 0.
         mixed_kv_token_s: what a cached token of a rank adds to a step that also prefills, where
@@ -42,6 +47,9 @@ class Physics:
     ranks: int
     slots_per_rank: int
     decode_s: npt.NDArray[np.float64]
+    prefill_floor_s: float = 0.0
+    prefill_spread_s: float = 0.0
+    prefill_spread_power: float = 1.0
     prefill_flat_s: float = 0.0
     prefill_token_s: float = 0.0
     prefill_rank_token_s: float = 0.0
