@@ -9,6 +9,7 @@ Not modelled: preemption and KV-cache exhaustion, prefix caching, speculative de
 """
 
 import math
+from pathlib import Path
 
 import numpy as np
 from numba import njit
@@ -452,3 +453,8 @@ def drop_ranks(
     s.failed += count
     s.decode_stale = 1
     return count
+
+
+def is_compiled() -> bool:
+    """Whether machine code of the loop is in the cache, so that a first call need not compile."""
+    return any(Path(advance.stats.cache_path).glob("loop.advance-*.nbi"))

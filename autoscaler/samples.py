@@ -1,0 +1,216 @@
+"""Scrapes to metrics: what a monitoring system can say of an engine, and what it can't.
+
+Keeps the scrapes of one rolling window and turns them into ``Metrics``: the simulator's probe and
+the direct scraper feed it alike. Knows resets, gaps, frozen engines and stale data by name, and
+answers none of them with a number.
+"""
+
+from collections import deque
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import accumulate
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from autoscaler import histogram
+from autoscaler.model import Metrics, Signal, SignalStatus, Slo
+from autoscaler.window import TIME_TOLERANCE_S
+
+COUNTERS = ("completed", "failed", "prompt_tokens", "output_tokens")
+"""The counters that follow the two histograms in ``Scrape.counters``, in this order."""
+
+
+@dataclass(frozen=True, slots=True)
+class Scrape:
+    """One successful reading of an engine's metrics, summed over its engines where it counts.
+
+    Args:
+        at_s: instant of the reading, loop's clock.
+        counters: float64[ttft + itl + COUNTERS], all since the engine's last restart: the counts
+            of the TTFT buckets (not cumulative, +Inf last), those of the ITL buckets, COUNTERS.
+        waiting, running: requests by engine index.
+    """
+
+    at_s: float
+    counters: npt.NDArray[np.float64]
+    waiting: Sequence[int]
+    running: Sequence[int]
+
+
+class SampleWindow:
+    """The scrapes of the last ``window_s`` seconds.
+
+    Args:
+        ttft_bounds_s, itl_bounds_s: finite upper bucket bounds, ascending.
+        slo: objective and penalty; its window is the one used.
+        scrape_interval_s: expected distance of scrapes, > 0.
+        min_observations: fewer first tokens in the window make no quantile.
+    """
+
+    def __init__(
+        self,
+        ttft_bounds_s: Sequence[float],
+        itl_bounds_s: Sequence[float],
+        slo: Slo,
+        scrape_interval_s: float,
+        min_observations: int = 10,
+    ) -> None:
+        self._ttft_bounds = list(ttft_bounds_s)
+        self._itl_bounds = list(itl_bounds_s)
+        self._slo = slo
+        self._min_observations = min_observations
+        # One late scrape is normal, two missed ones are not.
+        self._stale_after_s = 2.5 * scrape_interval_s
+        self._ttft = slice(0, len(self._ttft_bounds) + 1)
+        self._itl = slice(self._ttft.stop, self._ttft.stop + len(self._itl_bounds) + 1)
+        self._completed = self._itl.stop
+        self._scrapes: deque[tuple[Scrape, npt.NDArray[Any]]] = deque()
+        self._before_reset: npt.NDArray[Any] | float = 0.0
+        self._disturbed_at_s: float | None = None
+        self._disturbance = SignalStatus.RESET
+        self._output_at_disturbance = 0.0
+        self._last_at_s: float | None = None
+        self._failing = ""
+
+    def add(self, scrape: Scrape) -> None:
+        """Enter a reading; instants are to be ascending."""
+        previous = self._scrapes[-1] if self._scrapes else None
+        corrected = scrape.counters + self._before_reset
+        if previous is not None:
+            if (corrected < previous[1]).any():
+                # As Prometheus does: what was counted between the last scrape and the restart
+                # is lost, everything since the restart is new.
+                self._before_reset = previous[1]
+                corrected = scrape.counters + self._before_reset
+                self._disturb(scrape.at_s, SignalStatus.RESET, 0.0)
+            elif scrape.at_s - previous[0].at_s > self._stale_after_s:
+                self._disturb(scrape.at_s, SignalStatus.QUARANTINED, scrape.counters[-1])
+        self._scrapes.append((scrape, corrected))
+        self._failing = ""
+
+    def miss(self, detail: str) -> None:
+        """Note that a reading failed, and why."""
+        self._failing = detail
+
+    def read(self, now_s: float, engines: int) -> Metrics:
+        """What can be said now of the first ``engines`` engines.
+
+        Engines beyond the effective width are left out: their gauges stay frozen after a shrink.
+        """
+        scrapes = self._scrapes
+        oldest_s = now_s - self._slo.window_s + TIME_TOLERANCE_S
+        while len(scrapes) > 1 and scrapes[0][0].at_s < oldest_s:
+            scrapes.popleft()
+        if self._failing or not scrapes or now_s - scrapes[-1][0].at_s > self._stale_after_s:
+            return self._stale(now_s)
+        newest, corrected = scrapes[-1]
+        waiting, running = self._gauges(newest, now_s, engines)
+        if self._disturbed_at_s is not None and self._disturbed_at_s >= oldest_s:
+            return self._disturbed(now_s, waiting, running)
+        if len(scrapes) < 2 or scrapes[0][0].at_s < oldest_s:
+            few = Signal(None, SignalStatus.FEW_SAMPLES, detail="one scrape in the window")
+            return self._metrics(few, waiting, running)
+        first, base = scrapes[0]
+        return self._rates(newest, first, (corrected - base).tolist(), waiting, running)
+
+    def _disturb(self, at_s: float, status: SignalStatus, output_tokens: float) -> None:
+        self._disturbed_at_s = at_s
+        self._disturbance = status
+        self._output_at_disturbance = output_tokens
+
+    def _gauges(self, newest: Scrape, now_s: float, engines: int) -> tuple[Signal, Signal]:
+        """Queue depth and running requests over the live engines."""
+        waiting = sum(newest.waiting[:engines])
+        running = sum(newest.running[:engines])
+        if len(newest.waiting) < engines:
+            detail = f"{len(newest.waiting)} of {engines} engines"
+            return (
+                Signal(None, SignalStatus.STALE, float(waiting), detail),
+                Signal(None, SignalStatus.STALE, float(running), detail),
+            )
+        if (
+            self._disturbed_at_s is not None
+            and waiting == running == 0
+            and now_s - self._disturbed_at_s < self._slo.window_s
+            and newest.counters[-1] <= self._output_at_disturbance
+        ):
+            # A real engine reported 0 running and 0 waiting for 9.2 s after it had grown, while
+            # clients waited: without a token served since, that is not idle.
+            unknown = Signal(None, SignalStatus.QUARANTINED, detail="no token since the resize")
+            return unknown, unknown
+        return Signal(float(waiting)), Signal(float(running))
+
+    def _rates(
+        self,
+        newest: Scrape,
+        first: Scrape,
+        increments: list[float],
+        waiting: Signal,
+        running: Signal,
+    ) -> Metrics:
+        """Everything that is an increase over the window."""
+        slo, at_least = self._slo, self._min_observations
+        span_s = newest.at_s - first.at_s
+        completed, failed, prompt_tokens, output_tokens = increments[self._completed :]
+        ttft = list(accumulate(increments[self._ttft]))
+        itl = list(accumulate(increments[self._itl]))
+        p95 = histogram.quantile(self._ttft_bounds, ttft, 0.95, at_least)
+        penalised = p95
+        if failed:
+            penalised = histogram.quantile(
+                self._ttft_bounds, ttft, 0.95, at_least, failed, slo.failure_penalty_s
+            )
+        in_system = sum(newest.waiting) + sum(newest.running)
+        growth = in_system - sum(first.waiting) - sum(first.running)
+        few = Signal(None, SignalStatus.NO_OBSERVATIONS, detail="nothing ended in the window")
+        wait = few
+        if waiting.value == 0:
+            wait = Signal(0.0)
+        elif waiting.value is not None and completed > 0:
+            wait = Signal(waiting.value * span_s / completed)
+        return Metrics(
+            slo.window_s,
+            p95,
+            penalised,
+            histogram.attainment(self._ttft_bounds, ttft, slo.ttft_p95_s, 1.0, failed),
+            Signal(ttft[-1]),
+            histogram.quantile(self._itl_bounds, itl, 0.95, at_least),
+            waiting,
+            wait,
+            running,
+            # Conservation: what came is what went plus what is there more than before.
+            Signal(max(completed + failed + growth, 0.0) / span_s),
+            Signal(completed / span_s),
+            Signal(failed / span_s),
+            Signal(prompt_tokens / span_s),
+            Signal(output_tokens / span_s),
+            Signal(prompt_tokens / ttft[-1]) if ttft[-1] > 0 else few,
+            Signal(output_tokens / completed) if completed > 0 else few,
+        )
+
+    def _metrics(self, rates: Signal, waiting: Signal, running: Signal) -> Metrics:
+        """Gauges as they are, everything that needs a window as ``rates`` says."""
+        wait = Signal(0.0) if waiting.value == 0 else rates
+        r = rates
+        return Metrics(
+            self._slo.window_s, r, r, r, r, r, waiting, wait, running, r, r, r, r, r, r, r
+        )
+
+    def _disturbed(self, now_s: float, waiting: Signal, running: Signal) -> Metrics:
+        since_s = now_s - (self._disturbed_at_s or now_s)
+        what = "counters restarted" if self._disturbance is SignalStatus.RESET else "scrapes failed"
+        detail = f"{what} {since_s:.0f} s ago, less than a window of {self._slo.window_s:g} s"
+        return self._metrics(Signal(None, self._disturbance, detail=detail), waiting, running)
+
+    def _stale(self, now_s: float) -> Metrics:
+        scrapes = self._scrapes
+        if not scrapes:
+            reason = Signal(None, SignalStatus.NO_SERIES, detail=self._failing or "not scraped yet")
+        else:
+            age_s = now_s - scrapes[-1][0].at_s
+            detail = f"newest sample {age_s:.0f} s old"
+            detail += f"; {self._failing}" if self._failing else ""
+            reason = Signal(None, SignalStatus.STALE, detail=detail)
+        return self._metrics(reason, reason, reason)

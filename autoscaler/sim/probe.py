@@ -1,0 +1,77 @@
+"""What a monitoring system sees of the simulated fleet. Policies see only this, never the truth."""
+
+from autoscaler.engine.fleet import ITL_BOUNDS_S, TTFT_BOUNDS_S
+from autoscaler.model import Metrics, Slo
+from autoscaler.samples import SampleWindow, Scrape
+from autoscaler.sim.fleet import Fleet
+
+
+class Probe:
+    """Scrapes the fleet at a fixed interval, and answers as the metrics source of the loop.
+
+    What is modelled: buckets, scrape interval and offset, a hole while ``/metrics`` answers 503,
+    counters that restart when the fleet has grown, gauges of removed engines that stay frozen.
+
+    Args:
+        fleet: what is scraped.
+        slo: objective and window.
+        scrape_interval_s: seconds between two scrapes, > 0.
+        scrape_offset_s: instant of the first one; None: half an interval.
+        min_observations: fewer first tokens in the window make no quantile.
+    """
+
+    def __init__(
+        self,
+        fleet: Fleet,
+        slo: Slo,
+        scrape_interval_s: float = 5.0,
+        scrape_offset_s: float | None = None,
+        min_observations: int = 10,
+    ) -> None:
+        self._fleet = fleet
+        self._interval_s = scrape_interval_s
+        self._window = SampleWindow(
+            TTFT_BOUNDS_S.tolist(), ITL_BOUNDS_S.tolist(), slo, scrape_interval_s, min_observations
+        )
+        self._offset_s = scrape_interval_s / 2 if scrape_offset_s is None else scrape_offset_s
+        self._scrapes = 0
+        self._restarts = 0
+        self._frozen_waiting: list[int] = []
+        self._frozen_running: list[int] = []
+        self._now_s = 0.0
+
+    @property
+    def next_s(self) -> float:
+        """Instant of the next scrape."""
+        return self._offset_s + self._scrapes * self._interval_s
+
+    def play(self, until_s: float) -> None:
+        """Play the fleet until ``until_s``, with the scrapes that are due meanwhile."""
+        while (next_s := self.next_s) <= until_s:
+            self._fleet.advance(next_s)
+            self._scrape(next_s)
+            self._scrapes += 1
+        self._fleet.advance(until_s)
+        self._now_s = until_s
+
+    def read(self) -> Metrics:
+        """The metrics at the end of what was played last."""
+        return self._window.read(self._now_s, self._fleet.serving)
+
+    def _scrape(self, at_s: float) -> None:
+        fleet = self._fleet
+        if not fleet.metrics_up:
+            self._window.miss("/metrics answered 503")
+            return
+        engine = fleet.engine
+        if fleet.restarts != self._restarts:
+            self._restarts = fleet.restarts
+            self._frozen_waiting = self._frozen_running = []
+        ranks = engine.ranks[: engine.physics.ranks]
+        waiting: list[int] = ranks["waiting"].tolist()
+        running: list[int] = ranks["admitted"].tolist()
+        if fleet.silent:
+            waiting = running = [0] * len(ranks)
+        self._frozen_waiting = [*waiting, *self._frozen_waiting[len(waiting) :]]
+        self._frozen_running = [*running, *self._frozen_running[len(running) :]]
+        self._window.add(Scrape(at_s, fleet.counters(), self._frozen_waiting, self._frozen_running))

@@ -1,0 +1,257 @@
+"""The composition root: settings to objects. The only place that knows concrete classes."""
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any, TextIO
+
+import numpy as np
+
+from autoscaler import limits, policy_file, profiles, shipped
+from autoscaler.clock import SystemClock
+from autoscaler.controller import Controller
+from autoscaler.decisions import JsonlLog
+from autoscaler.engine.fleet import Load
+from autoscaler.errors import ConfigError
+from autoscaler.guards import Guards
+from autoscaler.loop import ControlLoop
+from autoscaler.model import Decision, Observation, SetOutcome
+from autoscaler.parameters import from_mapping
+from autoscaler.policy_file import PolicyChoice
+from autoscaler.ports import DecisionLog, PolicyContext
+from autoscaler.profile import Profile
+from autoscaler.scenario import Scenario
+from autoscaler.sim.clock import SimClock
+from autoscaler.sim.fleet import Fleet
+from autoscaler.sim.probe import Probe
+from autoscaler.sim.resize import ResizeModel
+from autoscaler.sim.score import score
+from autoscaler.sim.target import SimTarget
+from autoscaler.traces import Trace, load
+
+SCHEMA = "autoscaler.simulation/v1"
+
+_COVERED_BY_STATIC_WIDTHS = ("hold", "static")
+
+
+@dataclass(frozen=True, slots=True)
+class Run:
+    """One policy on one profile."""
+
+    profile: Profile
+    policy: PolicyChoice
+    initial_width: int
+    min_width: int
+    max_width: int
+
+
+class _NoLog:
+    """Records nothing: a simulation without ``--decisions``."""
+
+    def record(
+        self,
+        decision: Decision,
+        obs: Observation | None,
+        outcome: SetOutcome | None,
+        policy_state: dict[str, Any],
+    ) -> None:
+        """Nothing."""
+
+
+def load_trace(scenario: Scenario, on_progress: Callable[[int, int], None] | None = None) -> Trace:
+    """The trace that a scenario names.
+
+    Raises:
+        ConfigError: it names none.
+        TraceError: a file is unusable.
+    """
+    if not scenario.trace:
+        raise ConfigError("trace: must name at least one file; got none")
+    return load(
+        scenario.trace,
+        format=scenario.trace_format,
+        skip_bad_rows=scenario.skip_bad_rows,
+        speed=scenario.speed,
+        start_s=scenario.start_s,
+        duration_s=scenario.duration_s,
+        seed=scenario.seed,
+        on_progress=on_progress,
+    )
+
+
+def plan(scenario: Scenario) -> list[Run]:
+    """Every policy on every profile, in the order they are reported.
+
+    Raises:
+        ConfigError: an unknown policy or profile, or a width that a profile does not know.
+    """
+    return [run for name in scenario.profile for run in _plan(scenario, profiles.load(name))]
+
+
+def _plan(scenario: Scenario, profile: Profile) -> list[Run]:
+    known = profile.known_widths
+    low = known[0] if scenario.min_width is None else scenario.min_width
+    high = known[-1] if scenario.max_width is None else scenario.max_width
+    first = low if scenario.initial_width is None else scenario.initial_width
+    if not low <= first <= high:
+        raise ConfigError(f"initial_width: must be within {low} to {high}; got {first}")
+    for width in (low, high):
+        profile.physics(width, extrapolate=scenario.extrapolate)
+    runs = []
+    for name in scenario.policy or _every_policy(low, high):
+        choice = policy_file.load(name)
+        begin = first
+        if choice.kind == "static" and scenario.initial_width is None:
+            # A static width is there from the start: growing into it would be another policy.
+            begin = choice.params.width
+            if not low <= begin <= high:
+                raise ConfigError(f"policy {name}: must be within {low} to {high}; got {begin}")
+        runs.append(Run(profile, choice, begin, low, high))
+    return runs
+
+
+def _every_policy(low: int, high: int) -> list[str]:
+    own = [n for n in shipped.names("policies") if n not in _COVERED_BY_STATIC_WIDTHS]
+    return own + [f"static:{width}" for width in range(low, high + 1)]
+
+
+def resize_model(name_or_file: str) -> ResizeModel:
+    """The resize model of a file, or the shipped one of that name.
+
+    Raises:
+        ConfigError: no such model, or one that breaks a rule.
+    """
+    path = shipped.resolve("resizes", name_or_file)
+    return from_mapping(ResizeModel, policy_file.read_yaml(path), str(path))
+
+
+def play(
+    scenario: Scenario, trace: Trace, run: Run, resize: ResizeModel, log: DecisionLog | None = None
+) -> tuple[Fleet, ControlLoop]:
+    """Run the control loop against the simulated fleet until every request has ended."""
+    requests = Load(trace.arrival_s, trace.prompt_tokens, trace.output_tokens)
+    fleet = Fleet(
+        requests,
+        run.profile,
+        resize,
+        run.initial_width,
+        run.max_width,
+        np.random.default_rng(scenario.seed),
+        extrapolate=scenario.extrapolate,
+    )
+    probe = Probe(fleet, scenario.slo, scenario.scrape_interval_s)
+    clock = SimClock(probe.play)
+    target = SimTarget(fleet, clock, run.profile, resize, run.min_width, run.max_width)
+    policy = run.policy.build(PolicyContext(scenario.slo, scenario.tick_s, run.profile))
+    guards = Guards(limits.Params(min_width=run.min_width, max_width=run.max_width))
+    loop = ControlLoop(
+        probe,
+        target,
+        Controller(policy, guards),
+        clock,
+        log or _NoLog(),
+        scenario.slo,
+        scenario.tick_s,
+    )
+
+    def stop_when_done() -> None:
+        if fleet.done:
+            loop.stop()
+
+    loop.run(after_tick=stop_when_done)
+    return fleet, loop
+
+
+def simulate_run(
+    scenario: Scenario, trace: Trace, run: Run, resize: ResizeModel, log: DecisionLog | None = None
+) -> dict[str, Any]:
+    """One entry of the results."""
+    clock = SystemClock()
+    started_s = clock.now_s()
+    fleet, loop = play(scenario, trace, run, resize, log)
+    entry: dict[str, Any] = {"policy": run.policy.name, "profile": run.profile.name}
+    entry |= score(fleet, scenario.slo)
+    served = sorted({width for _, width in fleet.widths})
+    entry["width"]["not_measured"] = [w for w in served if w not in run.profile.known_widths]
+    return {**entry, "ticks": loop.ticks, "wall_s": clock.now_s() - started_s}
+
+
+def simulate(
+    scenario: Scenario,
+    trace: Trace,
+    *,
+    jobs: int = 1,
+    decisions: TextIO | None = None,
+    on_done: Callable[[int, int], None] | None = None,
+) -> dict[str, Any]:
+    """The whole comparison, as ``autoscaler.simulation/v1`` has it.
+
+    Args:
+        scenario: what to simulate.
+        trace: the scenario's trace.
+        jobs: processes; the result is the same with any number.
+        decisions: takes the decision log; with it the runs go one after the other.
+        on_done: called with the number of runs done and that of all runs.
+
+    Raises:
+        ConfigError: the scenario is unusable.
+    """
+    resize = resize_model(scenario.resize)
+    runs = plan(scenario)
+    results: list[dict[str, Any]] = []
+    for entry in _results(scenario, trace, runs, resize, jobs, decisions):
+        results.append(entry)
+        if on_done is not None:
+            on_done(len(results), len(runs))
+    names = list(dict.fromkeys(run.profile.name for run in runs))
+    return {
+        "schema": SCHEMA,
+        "trace": {
+            "paths": list(trace.paths),
+            "format": trace.format,
+            "requests": trace.requests,
+            "duration_s": trace.duration_s,
+            "prompt_tokens": int(trace.prompt_tokens.sum(dtype=np.int64)),
+            "output_tokens": int(trace.output_tokens.sum(dtype=np.int64)),
+            "skipped_rows": trace.skipped_rows,
+        },
+        "profile": names[0] if len(names) == 1 else names,
+        "resize": Path(scenario.resize).stem,
+        "seed": scenario.seed,
+        "slo": {
+            "ttft_p95_s": scenario.ttft_slo_s,
+            "itl_p95_s": scenario.itl_slo_s,
+            "window_s": scenario.window_s,
+            "failure_penalty_s": scenario.failure_penalty_s,
+        },
+        "results": results,
+    }
+
+
+def _results(
+    scenario: Scenario,
+    trace: Trace,
+    runs: Sequence[Run],
+    resize: ResizeModel,
+    jobs: int,
+    decisions: TextIO | None,
+) -> Iterator[dict[str, Any]]:
+    """The entries in the order of the runs, as they come."""
+    if jobs == 1 or decisions is not None or len(runs) == 1:
+        for run in runs:
+            log = None if decisions is None else JsonlLog(decisions, _described(run))
+            yield simulate_run(scenario, trace, run, resize, log)
+        return
+    from joblib import Parallel, delayed
+
+    parallel = Parallel(n_jobs=jobs, return_as="generator")
+    yield from parallel(delayed(simulate_run)(scenario, trace, run, resize) for run in runs)
+
+
+def _described(run: Run) -> dict[str, Any]:
+    """What a replay needs to build the same controller."""
+    return {
+        "target": f"{run.profile.name}/{run.policy.name}",
+        "policy": {"name": run.policy.name, "kind": run.policy.kind, **asdict(run.policy.params)},
+        "guards": asdict(limits.Params(min_width=run.min_width, max_width=run.max_width)),
+    }
