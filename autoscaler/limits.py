@@ -134,12 +134,18 @@ def lattice(_history: History, width: int, obs: Observation, reach: Capabilities
     return valid_widths[-1], "lattice", f"{width} is above the last one, {valid_widths[-1]}"
 
 
-def window(history: History, width: int, obs: Observation, _reach: Capabilities) -> Verdict:
+def window(history: History, width: int, obs: Observation, reach: Capabilities) -> Verdict:
     """No lower than the highest wish within the scale-down window."""
     highest = history.wishes.value(obs.now_s)
     if highest is None or highest <= width or width >= obs.width.present:
         return None
-    kept = min(int(highest), obs.width.present)
+    # What was permitted when it was wished for need not be permitted any more.
+    kept = min(int(highest), obs.width.present, max(reach.max_width, width))
+    if kept != obs.width.present and reach.valid_widths is not None:
+        kept = min((w for w in reach.valid_widths if w >= kept), default=width)
+        kept = min(kept, obs.width.present)
+    if kept == width:
+        return None
     window_s = history.params.scale_down_window_s
     return kept, "scale_down_window", f"{kept} was wished for within the last {window_s:g} s"
 
@@ -153,7 +159,10 @@ def step(history: History, width: int, obs: Observation, reach: Capabilities) ->
         return None
     places = reach.valid_widths
     if places is None:
-        limited = present + (limit if up else -limit)
+        # Back into the bounds at once, however far that is.
+        limited = (
+            max(present + limit, reach.min_width) if up else min(present - limit, reach.max_width)
+        )
     elif up:
         within = [w for w in places if present < w <= present + limit]
         limited = within[-1] if within else min(reach.neighbour(present, 1), width)

@@ -133,10 +133,11 @@ class Capabilities:
         ``width`` itself where nothing is permitted in that direction, or ``steps`` is 0.
         """
         if self.valid_widths is None:
-            wish = width + steps
             if steps > 0:
-                return max(width, min(wish, self.max_width))
-            return min(width, max(wish, self.min_width))
+                return max(width, min(max(width, self.min_width - 1) + steps, self.max_width))
+            if steps < 0:
+                return min(width, max(min(width, self.max_width + 1) + steps, self.min_width))
+            return width
         low, high = self.min_width, self.max_width
         if steps > 0:
             above = [w for w in self.valid_widths if low <= w <= high and w > width]

@@ -80,6 +80,8 @@ def ask(guards, wish, width=4, can=CAN, now_s=LATER_S, **signals):
         ({"max_step_up": 1}, LATTICE, 4, 16, 8, ["step_limit"]),
         ({"max_step_down": 1}, LATTICE, 16, 2, 8, ["step_limit"]),
         ({"max_step_down": 13}, LATTICE, 16, 2, 4, ["step_limit"]),
+        ({"max_step_up": 1, "min_width": 5}, CAN, 2, 2, 5, ["min_width"]),
+        ({"max_step_down": 1, "max_width": 8}, CAN, 12, 3, 8, ["step_limit"]),
         # shrink support
         ({}, replace(CAN, can_shrink=Tristate.NO), 4, 2, 4, ["shrink_unsupported"]),
         ({}, replace(CAN, can_shrink=Tristate.UNKNOWN), 4, 2, 4, ["shrink_unsupported"]),
@@ -157,6 +159,17 @@ def test_scale_down_goes_no_lower_than_the_highest_wish_in_the_window():
     assert ask(guards, 3, width=8, now_s=5_299.0) == (7, ["scale_down_window"])
     assert ask(guards, 2, width=8, now_s=5_300.0) == (3, ["scale_down_window"])
     assert ask(guards, 2, width=3, now_s=5_301.0) == (3, ["scale_down_window"])
+
+
+def test_an_old_wish_that_is_no_longer_permitted_is_rounded_up_or_cut():
+    guards = warm(scale_down_window_s=300.0)
+    ask(guards, 5, width=8, now_s=5_000.0)
+    assert ask(guards, 2, 16, LATTICE, now_s=5_100.0) == (8, ["scale_down_window"])
+    assert ask(guards, 2, 6, LATTICE, now_s=5_105.0) == (6, ["scale_down_window"])
+    assert ask(guards, 2, 9, replace(CAN, max_width=4), now_s=5_110.0) == (
+        4,
+        ["scale_down_window"],
+    )
 
 
 def test_wishes_during_a_resize_count_for_the_window():
