@@ -11,7 +11,7 @@ from autoscaler.engine.layout import (
     SLOT_BITS,
     STATE,
 )
-from autoscaler.engine.loop import admit_until, advance, drop_ranks, reject_until
+from autoscaler.engine.loop import admit_until, advance, drop_ranks, finish_step, reject_until
 from autoscaler.engine.physics import Physics
 
 TTFT_BOUNDS_S = np.array(
@@ -136,8 +136,7 @@ class Engine:
 
     def finish_step(self) -> float:
         """Play the step in progress to its end; returns the boundary, where changes may be made."""
-        if self.state["in_step"]:
-            self.advance(float(self.state["step_end_s"]))
+        finish_step(*self._arguments)
         return float(self.state["now_s"])
 
     def stall(self, until_s: float) -> None:

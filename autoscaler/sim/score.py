@@ -31,7 +31,7 @@ class Windows:
 
 
 def windows(event_s: Floats, value_s: Floats, arrival_s: Floats, slo: Slo) -> Windows:
-    """Rolling p95 over the last ``window_s`` seconds, sampled each second of the trace.
+    """Rolling p95 over the last ``window_s`` seconds, sampled each second until all is answered.
 
     The p95 is the nearest-rank one: ceil(0.95 n) of n observations lie at or under it. A window
     without an observation is fine while nobody waits, and a miss while somebody does.
@@ -42,12 +42,13 @@ def windows(event_s: Floats, value_s: Floats, arrival_s: Floats, slo: Slo) -> Wi
         arrival_s: float64[m], all arrivals, ascending.
         slo: objective and window, which is rounded to whole seconds.
     """
-    seconds = max(math.ceil(float(arrival_s[-1])), 1)
+    # To the last answer, not only to the last arrival: a queue left over is no end of the breach.
+    end_s = max(float(arrival_s[-1]), float(event_s.max()) if len(event_s) else 0.0)
+    seconds = max(math.ceil(end_s), 1)
     length = max(round(slo.window_s), 1)
     # Second k covers (k - 1, k]; what falls at or before 0 belongs to the first one.
     second = np.maximum(np.ceil(event_s), 1.0).astype(np.int32)
-    inside = second <= seconds
-    second, value = second[inside], value_s[inside]
+    value = value_s
     total = _rolling(np.bincount(second, minlength=seconds + 1), length)
     allowed = total - np.ceil(0.95 * total - 1e-9).astype(np.int64)
 
