@@ -3,6 +3,7 @@
 import gzip
 import zlib
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import BinaryIO, Protocol
 
@@ -114,6 +115,15 @@ def blocks(
         line += block.count(b"\n")
     if rest:
         yield line, rest
+
+
+def read_ahead(supply: Iterator[tuple[int, bytes]]) -> Iterator[tuple[int, bytes]]:
+    """The same blocks, each read and decompressed while the one before it is worked on."""
+    with ThreadPoolExecutor(1, "trace-reader") as reader:
+        coming = reader.submit(next, supply, None)
+        while (block := coming.result()) is not None:
+            coming = reader.submit(next, supply, None)
+            yield block
 
 
 def _magic(file: BinaryIO, path: str) -> bytes:

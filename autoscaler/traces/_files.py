@@ -8,7 +8,7 @@ from typing import BinaryIO
 import polars as pl
 
 from autoscaler.errors import TraceError
-from autoscaler.traces._blocks import blocks
+from autoscaler.traces._blocks import blocks, read_ahead
 from autoscaler.traces._format import Format, choose
 from autoscaler.traces._lines import CsvLines, JsonLines, Lines
 from autoscaler.traces._rows import RowReader
@@ -70,7 +70,7 @@ def text_rows(
     Raises:
         TraceError: empty, or of no known format; while iterating, a bad row.
     """
-    supply = blocks(file, path, on_bytes)
+    supply = read_ahead(blocks(file, path, on_bytes))
     line, block = 1, b""
     for number, raw in supply:
         block = raw.lstrip(b" \t\r\n")

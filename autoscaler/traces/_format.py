@@ -4,7 +4,6 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 
 import polars as pl
-from polars._typing import PolarsDataType
 
 from autoscaler import plugins
 from autoscaler.errors import TraceError
@@ -88,7 +87,7 @@ class Format:
     units_per_s: float = 1.0
     also: frozenset[str] = frozenset()
     without: frozenset[str] = frozenset()
-    types: Mapping[str, PolarsDataType] = field(default_factory=dict)
+    types: Mapping[str, pl.DataType] = field(default_factory=dict)
     extract: Callable[[pl.DataFrame], pl.DataFrame] = _renamed
     settle: Callable[[str, pl.DataFrame, Options], Settled] | None = None
     samples: bool = False
@@ -113,7 +112,7 @@ class Format:
             and not self.without & columns
         )
 
-    def schema(self) -> dict[str, PolarsDataType]:
+    def schema(self) -> dict[str, pl.DataType]:
         """Every column to read, with its type."""
         return dict.fromkeys(sorted(self.keys), pl.Float64()) | dict(self.types)
 

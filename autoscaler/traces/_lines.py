@@ -6,7 +6,6 @@ from collections.abc import Mapping
 from typing import Protocol
 
 import polars as pl
-from polars._typing import PolarsDataType
 
 
 class Lines(Protocol):
@@ -30,7 +29,7 @@ class Lines(Protocol):
 class JsonLines:
     """One JSON object a line; keys that nobody asked for are passed over."""
 
-    def __init__(self, schema: Mapping[str, PolarsDataType]) -> None:
+    def __init__(self, schema: Mapping[str, pl.DataType]) -> None:
         self._schema = dict(schema)
 
     def parse(self, block: bytes) -> pl.DataFrame:
@@ -49,7 +48,7 @@ class JsonLines:
 class CsvLines:
     """Comma-separated lines under a header; a quoted field may hold commas but no newline."""
 
-    def __init__(self, header: list[str], schema: Mapping[str, PolarsDataType]) -> None:
+    def __init__(self, header: list[str], schema: Mapping[str, pl.DataType]) -> None:
         self._header = header
         self._needed = [i for i, name in enumerate(header) if name in schema]
         self._schema = {name: schema.get(name, pl.String()) for name in header}

@@ -72,7 +72,7 @@ def load(
         arrival_cv: of the inter-arrival times sampled from a rate curve: 1 Poisson, 0 even.
         prompt_tokens: of every request sampled from a rate curve.
         output_tokens: of every request sampled from a rate curve.
-        on_progress: called with bytes read and bytes in all, over all files.
+        on_progress: called with bytes read and bytes in all, over all files; from another thread.
 
     Returns:
         A trace of at least one request.

@@ -5,7 +5,6 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 import polars as pl
-from polars._typing import PolarsDataType
 
 from autoscaler.errors import TraceError
 from autoscaler.traces._format import Format
@@ -52,7 +51,8 @@ class RowReader:
                 ),
             )
         elif count > _LEAF_LINES:
-            cut = block.index(b"\n", len(block) // 2 if _long_tail(block) else 0) + 1
+            middle = len(block) // 2
+            cut = (block.rfind(b"\n", 0, middle) + 1) or (block.index(b"\n", middle) + 1)
             yield from self.read_lines(lines, first_line, block[:cut])
             yield from self.read_lines(lines, first_line + block.count(b"\n", 0, cut), block[cut:])
         else:
@@ -74,7 +74,7 @@ class RowReader:
             lambda line: frame.row(line - first_row, named=True),
         )
 
-    def _cast(self, frame: pl.DataFrame, name: str, wanted: PolarsDataType) -> pl.Expr:
+    def _cast(self, frame: pl.DataFrame, name: str, wanted: pl.DataType) -> pl.Expr:
         """A column of a Parquet file as the format wants it; null where a value is unreadable."""
         if name not in frame.columns:
             return pl.lit(None, dtype=wanted).alias(name)
@@ -145,11 +145,6 @@ class RowReader:
         if not self._skip:
             raise TraceError(f"{self._path}:{number}: {rule}; got {_shown(line)}")
         self.skipped += 1
-
-
-def _long_tail(block: bytes) -> bool:
-    """Whether a newline follows the middle, other than the block's last byte."""
-    return block.find(b"\n", len(block) // 2, len(block) - 1) >= 0
 
 
 def _parsed(lines: Lines, block: bytes, count: int) -> pl.DataFrame | None:

@@ -126,6 +126,19 @@ def test_the_first_of_many_bad_lines_is_named_and_all_are_counted(tmp_path):
     assert load(file, skip_bad_rows=True).skipped_rows == len(JSON_BAD)
 
 
+@pytest.mark.parametrize("where", [0, 1, 2500, 5000])
+def test_one_line_longer_than_all_the_others_does_not_matter(tmp_path, where):
+    file = tmp_path / "t"
+    lines = [GOOD] * 5000
+    lines.insert(where, GOOD.replace("}", f', "id": "{"x" * 1_000_000}"}}'))
+    lines.insert(4000, "junk")
+    file.write_text("\n".join(lines))
+    with pytest.raises(TraceError, match=f"^{file}:4001: .*junk"):
+        load(file)
+    trace = load(file, skip_bad_rows=True)
+    assert (trace.requests, trace.skipped_rows) == (5001, 1)
+
+
 def test_lines_are_counted_across_blocks_and_blank_lines(tmp_path, monkeypatch):
     monkeypatch.setattr(_blocks.blocks, "__defaults__", (None, 200))
     file = tmp_path / "t"

@@ -2,7 +2,7 @@ import gzip
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from autoscaler.errors import ConfigError, TraceError
@@ -20,6 +20,7 @@ def trace_of(requests):
 
 
 @given(requests=REQUESTS, suffix=st.sampled_from(SUFFIXES))
+@settings(deadline=None)
 def test_what_is_written_is_read_back_bit_for_bit(tmp_path_factory, requests, suffix):
     file = tmp_path_factory.getbasetemp() / f"round-trip{suffix}"
     trace = trace_of(requests)

@@ -2,6 +2,7 @@
 
 import json
 from pathlib import Path
+from types import ModuleType
 
 import numpy as np
 import pytest
@@ -9,7 +10,7 @@ import pytest
 from autoscaler import plugins
 from autoscaler.errors import ConfigError, TraceError
 from autoscaler.traces import load
-from autoscaler.traces._format import formats
+from autoscaler.traces._format import Format, formats
 
 
 def rows(*lines):
@@ -250,3 +251,27 @@ def test_the_real_samples_have_the_requests_they_should(
     assert (trace.format, trace.requests, trace.skipped_rows) == (fmt, requests, 0)
     assert trace.duration_s == pytest.approx(duration_s, abs=1e-9)
     assert int((trace.output_tokens == 0).sum()) == zero_outputs
+
+
+class EntryPoint:
+    name = "mine"
+    value = "third_party.mine"
+
+    def load(self):
+        module = ModuleType("third_party.mine")
+        module.FORMATS = (Format("t_us", "in", "out", units_per_s=1_000_000),)
+        return module
+
+
+def test_a_third_party_adds_a_format_by_an_entry_point(tmp_path, monkeypatch):
+    monkeypatch.setattr(
+        plugins,
+        "entry_points",
+        lambda group, name="mine": (
+            [EntryPoint()] if (group, name) == ("autoscaler.traces", "mine") else []
+        ),
+    )
+    file = tmp_path / "t"
+    file.write_text("t_us,in,out\n500000,1,2\n1500000,3,4\n")
+    assert (load(file).format, load(file).duration_s) == ("mine", 1.0)
+    assert load(file, format="mine").prompt_tokens.tolist() == [1, 3]

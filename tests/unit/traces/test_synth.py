@@ -1,6 +1,6 @@
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from autoscaler.errors import ConfigError
@@ -73,6 +73,7 @@ def test_a_curve_holds_each_rate_to_the_next_row_and_the_last_as_long_as_the_one
     shares=st.lists(st.floats(0, 1), min_size=1, max_size=20),
     cut=st.tuples(st.floats(0, 0.9), st.floats(0.01, 1)),
 )
+@settings(deadline=None)
 def test_times_invert_the_cumulative_rate(pieces, shares, cut):
     edges = np.concatenate(([0.0], np.cumsum([p[2] for p in pieces])))
     profile = RateProfile(edges, np.array([p[0] for p in pieces]), np.array([p[1] for p in pieces]))
