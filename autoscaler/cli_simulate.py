@@ -12,7 +12,7 @@ from rich.progress import Progress
 
 from autoscaler import scenario as scenarios
 from autoscaler import scoreboard, wiring
-from autoscaler.engine.loop import is_compiled
+from autoscaler.engine.loop import advance
 from autoscaler.errors import ConfigError
 
 
@@ -37,7 +37,7 @@ def run(
     """
     scenario = scenarios.load(scenario_file, options)
     errors = Console(stderr=True)
-    if not is_compiled():
+    if not _compiled():
         errors.print("compiling the engine, once after installation: about 20 s", highlight=False)
     with Progress(console=errors, transient=True, disable=not errors.is_terminal) as progress:
         reading = progress.add_task("reading", total=None)
@@ -68,3 +68,8 @@ def _writing(path: Path | None) -> Any:
         return path.open("w", encoding="utf-8")
     except OSError as error:
         raise ConfigError(f"{path}: must be a writable file; {error.strerror}") from error
+
+
+def _compiled() -> bool:
+    """Whether machine code of the engine is in the cache, so that a first call need not compile."""
+    return any(Path(advance.stats.cache_path).glob("loop.advance-*.nbi"))

@@ -9,7 +9,6 @@ Not modelled: preemption and KV-cache exhaustion, prefix caching, speculative de
 """
 
 import math
-from pathlib import Path
 
 import numpy as np
 from numba import njit
@@ -143,6 +142,9 @@ def _schedule(s, p, ranks, prompt_tokens, link, first_request, first_rank):
         rank = ranks[r]
         if rank.waiting == 0 and rank.partial < 0:
             continue
+        if rank.decoding == 0 and rank.partial < 0:
+            # An idle rank only keeps the others company: it has no step that this one is behind.
+            rank.offer = rank.waiting
         budget = p.token_budget - rank.decoding
         here = 0
         while budget > 0:
@@ -347,8 +349,6 @@ def advance(
             s.next_decode_refresh = s.step + _DECODE_REFRESH_STEPS
         offered = False
         if s.waiting > 0 or s.partial > 0:
-            if p.schedule_ahead == 1 and s.decoding == 0 and s.partial == 0:
-                _offer(p, ranks)  # idle: no step runs that this one could be behind
             prefill_s = _schedule(s, p, ranks, prompt, link, first_request, first_rank)
             if p.schedule_ahead == 1:
                 offered = _offer(p, ranks)
@@ -480,8 +480,3 @@ def drop_ranks(
     s.failed += count
     s.decode_stale = 1
     return count
-
-
-def is_compiled() -> bool:
-    """Whether machine code of the loop is in the cache, so that a first call need not compile."""
-    return any(Path(advance.stats.cache_path).glob("loop.advance-*.nbi"))
