@@ -32,6 +32,10 @@ class Params:
         step_down: permitted widths to go down at once, >= 1. Larger: saves sooner, risks more.
         idle_for_s: how long there has to be nothing to do before a shrink, s, >= 0. Larger:
             more GPU-hours in lulls.
+        return_ratio: a width is shrunk back to only below this share of the arrival rate at
+            which it began to hurt, > 0, <= 1. Larger: shrinks sooner, reverses more often.
+        remember_s: how long that rate is remembered, s, >= 0; 0: not at all. Larger: fewer
+            reversals, slower to notice that requests have become cheaper.
     """
 
     ttft_high_ratio: float = 0.8
@@ -43,6 +47,8 @@ class Params:
     step_up: int = 1
     step_down: int = 1
     idle_for_s: float = 120.0
+    return_ratio: float = 0.8
+    remember_s: float = 3600.0
 
     def __post_init__(self) -> None:
         require_number("ttft_high_ratio", self.ttft_high_ratio, 0, above=True)
@@ -61,6 +67,8 @@ class Params:
         require_whole("step_up", self.step_up, 1)
         require_whole("step_down", self.step_down, 1)
         require_number("idle_for_s", self.idle_for_s, 0)
+        require_number("return_ratio", self.return_ratio, 0, 1, above=True)
+        require_number("remember_s", self.remember_s, 0)
 
 
 class Threshold:
@@ -69,6 +77,9 @@ class Threshold:
 
     The p95 is the penalised one where it is known: failures count. The wait is the queue's
     Little's-law wait, held against the TTFT limits.
+
+    Back to a width that has hurt: only below ``return_ratio`` of the arrivals at which it began
+    to; quiet at a width says nothing of the narrower one.
 
     Overload: one step each time it has hurt for ``up_for_s``, counted anew after every resize.
     Within the band: no change. Quiet: one step down after ``down_for_s``. Nothing to do at all
@@ -84,6 +95,8 @@ class Threshold:
         self._high_since_s: float | None = None
         self._quiet_since_s: float | None = None
         self._idle_since_s: float | None = None
+        self._high_rps: float | None = None  # arrivals when it began to hurt
+        self._hurt: dict[int, tuple[float, float]] = {}  # width: when it hurt, arrivals then
         self._high_not_yet = f"high for less than {params.up_for_s:g} s"
         self._last: Proposal | None = None
 
@@ -109,7 +122,9 @@ class Threshold:
         )
         if high:
             self._quiet_since_s = self._idle_since_s = None
-            self._high_since_s = _since(self._high_since_s, now_s)
+            since_s = _since(self._high_since_s, now_s)
+            if since_s != self._high_since_s:
+                self._high_since_s, self._high_rps = since_s, metrics.arrival_rps.value
             return self._up(obs, width)
         if ttft_s is not None and waiting is not None:
             self._high_since_s = None  # known not to be high; an unread signal says neither
@@ -136,17 +151,21 @@ class Threshold:
         return self._stay(width, "within_band", "neither high nor low")
 
     def state(self) -> dict[str, Any]:
-        """Since when it has hurt, been quiet, been idle (loop's clock, s; None: it is not)."""
+        """Since when it has hurt, been quiet, been idle (s; None: it is not); what hurt before."""
         return {
             "high_since_s": self._high_since_s,
             "quiet_since_s": self._quiet_since_s,
             "idle_since_s": self._idle_since_s,
+            "hurt": self._hurt
+            and {str(w): {"at_s": at, "rps": rps} for w, (at, rps) in self._hurt.items()},
         }
 
     def _up(self, obs: Observation, width: int) -> Proposal:
         since_s = self._high_since_s
         if since_s is None or not elapsed(since_s, obs.now_s, self.params.up_for_s):
             return self._stay(width, "high_not_yet", self._high_not_yet)
+        if self._high_rps is not None and self.params.remember_s > 0:
+            self._hurt[width] = (obs.now_s, self._high_rps)
         wish = obs.capabilities.neighbour(width, self.params.step_up)
         if wish == width:
             return self._stay(width, "slo_infeasible", "still high at the widest permitted width")
@@ -162,6 +181,16 @@ class Threshold:
         wish = obs.capabilities.neighbour(width, -self.params.step_down)
         if wish == width:
             return self._stay(width, "at_min_width", f"{code} at the narrowest permitted width")
+        arrivals = obs.metrics.arrival_rps.value
+        for hurt, (at_s, rps) in list(self._hurt.items()):
+            if elapsed(at_s, obs.now_s, self.params.remember_s):
+                del self._hurt[hurt]
+            elif (
+                arrivals is not None
+                and wish <= hurt < width
+                and arrivals >= self.params.return_ratio * rps
+            ):
+                return self._stay(width, "would_hurt", f"width {hurt} hurt at {rps:.3g} rps")
         return Proposal(wish, code, f"{code} for {for_s:g} s")
 
     def _stay(self, width: int, code: str, reason: str) -> Proposal:

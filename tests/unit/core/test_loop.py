@@ -2,6 +2,8 @@
 
 # ruff: noqa: N802  # test names carry case ids
 
+from itertools import pairwise
+
 import pytest
 
 from autoscaler.clock import SystemClock
@@ -17,7 +19,7 @@ from autoscaler.errors import (
 )
 from autoscaler.guards import Guards, Params
 from autoscaler.loop import ControlLoop
-from autoscaler.model import SignalStatus, Slo
+from autoscaler.model import Signal, SignalStatus, Slo
 from autoscaler.policies import static, threshold
 from autoscaler.ports import PolicyContext
 from autoscaler.testing import FakeSource, FakeTarget, ManualClock, observation
@@ -30,13 +32,13 @@ BURNING = observation(ttft_p95_s=20.0, queue_depth=90.0).metrics
 class Setup:
     """A loop with fakes around it."""
 
-    def __init__(self, width=2, wish=4, metrics=QUIET, tick_s=5.0, policy=None):
+    def __init__(self, width=2, wish=4, metrics=QUIET, tick_s=5.0, policy=None, guards=FREE):
         self.clock = ManualClock(777.7)
         self.target = FakeTarget(self.clock, width)
         self.source = FakeSource(metrics)
         self.log = MemoryLog()
         policy = policy or static.build(static.Params(wish), PolicyContext(Slo(), tick_s))
-        controller = Controller(policy, Guards(FREE))
+        controller = Controller(policy, Guards(guards))
         self.loop = ControlLoop(
             self.source, self.target, controller, self.clock, self.log, Slo(), tick_s
         )
@@ -44,6 +46,10 @@ class Setup:
     def run(self, seconds):
         self.loop.run(until_s=self.clock.now_s() + seconds)
         return self.log.entries
+
+
+def a_threshold(**params):
+    return threshold.build(threshold.Params(**params), PolicyContext(Slo(), 5.0))
 
 
 def test_grows_once_and_waits_for_it():
@@ -150,10 +156,54 @@ def test_a_stopped_clock_ends_the_loop_instead_of_spinning():
 
 
 def test_A09_a_breach_through_the_whole_resize_is_answered_by_one_growth():
-    policy = threshold.build(threshold.Params(), PolicyContext(Slo(), 5.0))
-    setup = Setup(metrics=BURNING, policy=policy)
+    setup = Setup(metrics=BURNING, policy=a_threshold())
     setup.run(190)
     assert setup.target.writes == [3]
+
+
+def world(setup, capacity_rps, load_rps):
+    """Metrics of a deployment that hurts where the load exceeds the width's capacity."""
+
+    def read():
+        rps = load_rps(setup.clock.now_s() - 777.7)
+        if rps == 0:
+            none = Signal(None, SignalStatus.NO_OBSERVATIONS)
+            return observation(ttft_p95_s=none, arrival_rps=0.0, ttft_observations=0.0).metrics
+        over = rps > capacity_rps * setup.target.effective
+        return observation(
+            ttft_p95_s=12.0 if over else 0.5, queue_depth=80.0 if over else 0.0, arrival_rps=rps
+        ).metrics
+
+    return read
+
+
+def test_M01_A22_idleness_steps_down_to_the_lowest_width_and_no_further():
+    setup = Setup(width=4, policy=a_threshold(), guards=Params(min_width=2))
+    setup.source.metrics = world(setup, 5.0, lambda _: 0.0)
+    setup.run(7200)
+    assert setup.target.writes == [3, 2]
+
+
+def test_T01_T25_a_load_between_two_widths_does_not_flap():
+    setup = Setup(width=2, policy=a_threshold(), guards=Params())
+    setup.source.metrics = world(setup, 5.0, lambda _: 11.0)
+    setup.run(8 * 3600)
+    hours = len(setup.target.writes) / 8
+    assert setup.target.writes[:1] == [3]
+    assert hours <= 2.1  # once remembered for an hour, then tried once more
+
+
+def test_T06_a_noisy_load_stays_within_the_flap_budget():
+    setup = Setup(width=2, policy=a_threshold(remember_s=0.0), guards=Params())
+    setup.source.metrics = world(setup, 5.0, lambda s: 11.0 if int(s) // 700 % 2 else 4.0)
+    entries = setup.run(4 * 3600)
+    writes = [
+        (e.decision.at_s, e.decision.width - e.decision.expected) for e in entries if e.outcome
+    ]
+    reversals = [at for (_, before), (at, after) in pairwise(writes) if before * after < 0]
+    for at_s in reversals:
+        assert sum(at_s <= other < at_s + 3600 for other in reversals) <= 4
+    assert "flap_budget" in {e.decision.code for e in entries}
 
 
 def test_tick_s_is_checked():

@@ -148,6 +148,28 @@ def test_T15_a_clock_that_went_back_starts_the_duration_anew():
     assert policy.propose(observation(now_s=915.0, **HIGH)).code == "high"
 
 
+def test_T01_shrinks_back_to_a_width_only_below_the_load_that_hurt_it():
+    ask = Asked(width=2)
+    assert ask(4, arrival_rps=10.0, **HIGH) == (3, "high")
+    ask.width = 3
+    assert ask(50, arrival_rps=10.0) == (3, "would_hurt")
+    assert ask(50, arrival_rps=8.0) == (3, "would_hurt")
+    assert ask(1, arrival_rps=7.9) == (2, "quiet")
+
+
+def test_T01_what_hurt_is_forgotten_in_time_and_unknown_arrivals_ask_no_memory():
+    ask = Asked(width=2, remember_s=600.0)
+    ask(4, arrival_rps=10.0, **HIGH)
+    ask.width = 3
+    assert ask(50, arrival_rps=None) == (2, "quiet")
+    assert ask(50, arrival_rps=10.0) == (3, "would_hurt")
+    assert ask(25, arrival_rps=10.0) == (2, "quiet")
+    forgetful = Asked(width=2, remember_s=0.0)
+    forgetful(4, arrival_rps=10.0, **HIGH)
+    forgetful.width = 3
+    assert forgetful(25, arrival_rps=10.0) == (2, "quiet")
+
+
 def test_the_limits_follow_the_objective():
     policy = build(Params(up_for_s=0), PolicyContext(Slo(ttft_p95_s=1.0), 5.0))
     assert policy.propose(observation(ttft_p95_s=0.8)).code == "high"
@@ -164,6 +186,8 @@ def test_the_limits_follow_the_objective():
         ({"step_up": 0}, "step_up: must be a whole number >= 1; got 0"),
         ({"step_down": 1.0}, "step_down: must be a whole number"),
         ({"idle_for_s": float("inf")}, "idle_for_s: must be"),
+        ({"return_ratio": 1.5}, "return_ratio: must be a finite number > 0 and <= 1; got 1.5"),
+        ({"remember_s": -1}, "remember_s: must be"),
     ],
 )
 def test_params_name_key_rule_and_value(params, message):
