@@ -30,6 +30,7 @@ class RowReader:
     def __init__(self, path: str, fmt: Format, *, skip_bad_rows: bool) -> None:
         self._path = path
         self._format = fmt
+        self._schema = fmt.schema()
         self._skip = skip_bad_rows
         self.skipped = 0
         self.failed = 0
@@ -66,9 +67,7 @@ class RowReader:
             TraceError: a bad row, unless they are skipped.
         """
         numbers = pl.int_range(first_row, first_row + frame.height, dtype=pl.Int64, eager=True)
-        columns = [
-            self._cast(frame, name, wanted) for name, wanted in self._format.schema().items()
-        ]
+        columns = [self._cast(frame, name, wanted) for name, wanted in self._schema.items()]
         return self._checked(
             frame.select(columns).with_columns(line=numbers),
             lambda line: frame.row(line - first_row, named=True),
@@ -91,7 +90,7 @@ class RowReader:
         for number, line in enumerate(block.split(b"\n"), first_line):
             if not line.strip(b" \t\r"):
                 continue  # a blank line is no row, in JSONL and CSV alike
-            rule = _complaint(lines, line, self._format)
+            rule = _complaint(lines, line, self._schema)
             if rule is None:
                 yield number, line
             else:
@@ -193,13 +192,13 @@ def _broken_rule(fmt: Format, row: Mapping[str, Any], raw: Mapping[str, object])
     return "must be a request"  # not reached: the row broke one of the rules above
 
 
-def _complaint(lines: Lines, line: bytes, fmt: Format) -> str | None:
+def _complaint(lines: Lines, line: bytes, schema: Mapping[str, pl.DataType]) -> str | None:
     """Why a line cannot be read, or None; values out of range are not this function's business."""
     try:
         fields = lines.fields(line)
     except ValueError as error:
         return str(error)
-    for key, wanted in fmt.schema().items():
+    for key, wanted in schema.items():
         value = fields.get(key)
         if value is None or value == "" or not wanted.is_numeric():
             continue
