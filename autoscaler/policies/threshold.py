@@ -156,8 +156,7 @@ class Threshold:
             "high_since_s": self._high_since_s,
             "quiet_since_s": self._quiet_since_s,
             "idle_since_s": self._idle_since_s,
-            "hurt": self._hurt
-            and {str(w): {"at_s": at, "rps": rps} for w, (at, rps) in self._hurt.items()},
+            "hurt": {str(w): {"at_s": at, "rps": rps} for w, (at, rps) in self._hurt.items()},
         }
 
     def _up(self, obs: Observation, width: int) -> Proposal:
