@@ -72,4 +72,4 @@ def _writing(path: Path | None) -> Any:
 
 def _compiled() -> bool:
     """Whether machine code of the engine is in the cache, so that a first call need not compile."""
-    return any(Path(advance.stats.cache_path).glob("loop.advance-*.nbi"))
+    return any(Path(str(advance.stats.cache_path)).glob("loop.advance-*.nbi"))

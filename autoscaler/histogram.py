@@ -128,11 +128,13 @@ def _floats(values: Any) -> Sequence[float]:
     return floats
 
 
-def _monotonic(cumulative: Sequence[float]) -> list[float]:
+def _monotonic(cumulative: Sequence[float]) -> Sequence[float]:
     """Cumulative counts without decreases, as Prometheus' ensureMonotonic repairs them.
 
     Empty if one of them is not finite.
     """
+    if type(cumulative[-1]) is int and cumulative[0] >= 0 and sorted(cumulative) == cumulative:
+        return cumulative  # whole counts that ascend: nothing to repair, and sorting is cheap
     total = sum(cumulative)
     if total - total != 0:  # NaN and both infinities, in one comparison
         return []
@@ -148,7 +150,7 @@ def _monotonic(cumulative: Sequence[float]) -> list[float]:
     return repaired
 
 
-def _unusable(counts: list[float], failed: float, min_observations: float) -> Signal | None:
+def _unusable(counts: Sequence[float], failed: float, min_observations: float) -> Signal | None:
     """Why there is nothing to compute; None: there is."""
     if not counts or not math.isfinite(failed):
         return Signal(None, SignalStatus.NON_FINITE, detail="an increment is not finite")
@@ -162,7 +164,7 @@ def _unusable(counts: list[float], failed: float, min_observations: float) -> Si
     return None
 
 
-def _value_at(limits: Sequence[float], counts: list[float], rank: float) -> Signal:
+def _value_at(limits: Sequence[float], counts: Sequence[float], rank: float) -> Signal:
     """The value at a rank > 0 of the observations alone."""
     start, below = 0.0, 0.0
     if limits[0] <= 0.0 and counts[0] >= rank:
@@ -174,7 +176,7 @@ def _value_at(limits: Sequence[float], counts: list[float], rank: float) -> Sign
     return Signal(None, SignalStatus.TOP_BUCKET, start, f"beyond {start:g}")
 
 
-def _below(limits: Sequence[float], counts: list[float], value: float) -> float:
+def _below(limits: Sequence[float], counts: Sequence[float], value: float) -> float:
     """Number of observations at or under ``value``, interpolated; value <= highest bound."""
     start, below = 0.0, 0.0
     for end, upto in zip(limits, counts, strict=False):

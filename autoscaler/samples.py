@@ -11,14 +11,13 @@ from dataclasses import dataclass
 from itertools import accumulate
 from typing import Any
 
-import numpy as np
 import numpy.typing as npt
 
 from autoscaler import histogram
 from autoscaler.model import Metrics, Signal, SignalStatus, Slo
 from autoscaler.window import TIME_TOLERANCE_S
 
-COUNTERS = ("completed", "failed", "prompt_tokens", "output_tokens")
+COUNTERS = ("completed", "prompt_tokens", "output_tokens", "failed")
 """The counters that follow the two histograms in ``Scrape.counters``, in this order."""
 
 
@@ -28,13 +27,13 @@ class Scrape:
 
     Args:
         at_s: instant of the reading, loop's clock.
-        counters: float64[ttft + itl + COUNTERS], all since the engine's last restart: the counts
-            of the TTFT buckets (not cumulative, +Inf last), those of the ITL buckets, COUNTERS.
+        counters: int64 or float64[ttft + itl + COUNTERS], all since the engine's last restart:
+            the counts of the TTFT buckets (not cumulative, +Inf last), of the ITL buckets, COUNTERS.
         waiting, running: requests by engine index.
     """
 
     at_s: float
-    counters: npt.NDArray[np.float64]
+    counters: npt.NDArray[Any]
     waiting: Sequence[int]
     running: Sequence[int]
 
@@ -66,8 +65,9 @@ class SampleWindow:
         self._ttft = slice(0, len(self._ttft_bounds) + 1)
         self._itl = slice(self._ttft.stop, self._ttft.stop + len(self._itl_bounds) + 1)
         self._completed = self._itl.stop
+        self._output = self._completed + COUNTERS.index("output_tokens")
         self._scrapes: deque[tuple[Scrape, npt.NDArray[Any]]] = deque()
-        self._before_reset: npt.NDArray[Any] | float = 0.0
+        self._before_reset: npt.NDArray[Any] | None = None
         self._disturbed_at_s: float | None = None
         self._disturbance = SignalStatus.RESET
         self._output_at_disturbance = 0.0
@@ -77,7 +77,9 @@ class SampleWindow:
     def add(self, scrape: Scrape) -> None:
         """Enter a reading; instants are to be ascending."""
         previous = self._scrapes[-1] if self._scrapes else None
-        corrected = scrape.counters + self._before_reset
+        corrected = scrape.counters
+        if self._before_reset is not None:
+            corrected = corrected + self._before_reset
         if previous is not None:
             if (corrected < previous[1]).any():
                 # As Prometheus does: what was counted between the last scrape and the restart
@@ -86,7 +88,8 @@ class SampleWindow:
                 corrected = scrape.counters + self._before_reset
                 self._disturb(scrape.at_s, SignalStatus.RESET, 0.0)
             elif scrape.at_s - previous[0].at_s > self._stale_after_s:
-                self._disturb(scrape.at_s, SignalStatus.QUARANTINED, scrape.counters[-1])
+                output_tokens = float(scrape.counters[self._output])
+                self._disturb(scrape.at_s, SignalStatus.QUARANTINED, output_tokens)
         self._scrapes.append((scrape, corrected))
         self._failing = ""
 
@@ -134,7 +137,7 @@ class SampleWindow:
             self._disturbed_at_s is not None
             and waiting == running == 0
             and now_s - self._disturbed_at_s < self._slo.window_s
-            and newest.counters[-1] <= self._output_at_disturbance
+            and newest.counters[self._output] <= self._output_at_disturbance
         ):
             # A real engine reported 0 running and 0 waiting for 9.2 s after it had grown, while
             # clients waited: without a token served since, that is not idle.
@@ -153,7 +156,8 @@ class SampleWindow:
         """Everything that is an increase over the window."""
         slo, at_least = self._slo, self._min_observations
         span_s = newest.at_s - first.at_s
-        completed, failed, prompt_tokens, output_tokens = increments[self._completed :]
+        # Whole counts stay whole: adding up integers is exact and fast.
+        completed, prompt_tokens, output_tokens, failed = increments[self._completed :]
         ttft = list(accumulate(increments[self._ttft]))
         itl = list(accumulate(increments[self._itl]))
         p95 = histogram.quantile(self._ttft_bounds, ttft, 0.95, at_least)

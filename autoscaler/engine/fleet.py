@@ -30,6 +30,11 @@ ITL_BOUNDS_S = np.array(
 )
 """Upper bounds of vllm:inter_token_latency_seconds (vLLM 0.30 and 0.33, buckets.py)."""
 
+_COUNTED = np.array(
+    [list(STATE.names or ()).index(n) for n in ("completed", "prompt_tokens", "output_tokens")]
+)
+"""Where these lie in a state record of 8-byte words: reading them by name costs ten times more."""
+
 
 @dataclass(frozen=True, slots=True)
 class Load:
@@ -104,6 +109,7 @@ class Engine:
         state["closed"] = clients is not None
         state["turnaround_s"] = turnaround_s
         self.state = state
+        self._words = self._state.view(np.int64)
         self._use(physics)
 
     def _use(self, physics: Physics) -> None:
@@ -133,6 +139,15 @@ class Engine:
 
     def _admit_until(self, at_s: float) -> None:
         admit_until(at_s, self._state, self._physics, self.ranks, self.arrival_s, self._link)
+
+    def counts(self) -> npt.NDArray[np.int64]:
+        """What a metrics page counts, since the start.
+
+        Returns:
+            int64[ttft + itl + 3]: TTFT buckets, ITL buckets (not cumulative, +Inf last), then
+            completed requests, prompt tokens, output tokens.
+        """
+        return np.concatenate((self.ttft_counts, self.itl_counts, self._words[_COUNTED]))
 
     def finish_step(self) -> float:
         """Play the step in progress to its end; returns the boundary, where changes may be made."""

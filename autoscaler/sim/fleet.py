@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 import numpy as np
 import numpy.typing as npt
 
-from autoscaler.engine.fleet import ITL_BOUNDS_S, TTFT_BOUNDS_S, Engine, Load
+from autoscaler.engine.fleet import Engine, Load
 from autoscaler.engine.physics import Physics
 from autoscaler.model import Layer, SetOutcome, SetResult, WidthStatus
 from autoscaler.profile import Profile
@@ -14,10 +14,7 @@ from autoscaler.sim.resize import ResizeModel
 
 _DRAIN_POLL_S = 0.25
 _NEVER_S = float("inf")
-
-_TTFT = slice(0, len(TTFT_BOUNDS_S) + 1)
-_ITL = slice(_TTFT.stop, _TTFT.stop + len(ITL_BOUNDS_S) + 1)
-_REST = _ITL.stop
+_NO_FAILURES = np.zeros(1, np.int64)
 
 
 @dataclass(slots=True)
@@ -91,7 +88,7 @@ class Fleet:
         self.serving = self.desired = width
         self.metrics_up = True
         self.restarts = 0
-        self._origin: npt.NDArray[np.float64] | float = 0.0
+        self._origin: npt.NDArray[np.int64] | None = None
         self._restart_step = -1
         self.tally = Tally()
         self.bill = Bill([(0.0, profile.gpus(width))])
@@ -103,6 +100,11 @@ class Fleet:
         self._phase = ""
         self._refusal: str | None = None
         self._failure: str | None = None
+
+    @property
+    def resizing(self) -> bool:
+        """Whether a resize is in flight."""
+        return self._course is not None
 
     def advance(self, until_s: float) -> None:
         """Play until ``until_s``, resizes included."""
@@ -117,20 +119,13 @@ class Fleet:
         state = self.engine.state
         return int(state["completed"]) + int(state["failed"]) == len(self.engine.arrival_s)
 
-    def counters(self) -> npt.NDArray[np.float64]:
+    def counters(self) -> npt.NDArray[np.int64]:
         """What the engine has counted since its last restart, in the order of ``Scrape``.
 
         Requests turned away or cut off appear in no counter, as in a real engine.
         """
-        state = self.engine.state
-        values = np.empty(_REST + 4)
-        values[_TTFT] = self.engine.ttft_counts
-        values[_ITL] = self.engine.itl_counts
-        values[_REST] = state["completed"]
-        values[_REST + 1] = 0.0
-        values[_REST + 2] = state["prompt_tokens"]
-        values[_REST + 3] = state["output_tokens"]
-        return values - self._origin
+        counts = np.concatenate((self.engine.counts(), _NO_FAILURES))
+        return counts if self._origin is None else counts - self._origin
 
     @property
     def silent(self) -> bool:
@@ -139,6 +134,7 @@ class Fleet:
 
     def request(self, width: int, expected: int, now_s: float) -> SetOutcome:
         """Ask for a width; answers as an operator's API would."""
+        self.advance(now_s)
         if expected != self.desired:
             return SetOutcome(SetResult.CONFLICT, detail=f"width is {self.desired}")
         if self._course is not None:
@@ -259,7 +255,7 @@ class Fleet:
         if not self._resize.resets_counters:
             return
         self.engine.finish_step()
-        self._origin = self._origin + self.counters()
+        self._origin = np.concatenate((self.engine.counts(), _NO_FAILURES))
         self._restart_step = int(self.engine.state["step"])
         self.restarts += 1
 

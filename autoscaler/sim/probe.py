@@ -51,7 +51,9 @@ class Probe:
             self._fleet.advance(next_s)
             self._scrape(next_s)
             self._scrapes += 1
-        self._fleet.advance(until_s)
+        if self._fleet.resizing:
+            # The state of a resize can be read between two scrapes, nothing else of the fleet.
+            self._fleet.advance(until_s)
         self._now_s = until_s
 
     def read(self) -> Metrics:
