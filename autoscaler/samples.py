@@ -28,7 +28,7 @@ class Scrape:
     Args:
         at_s: instant of the reading, loop's clock.
         counters: int64 or float64[ttft + itl + COUNTERS], all since the engine's last restart:
-            the counts of the TTFT buckets (not cumulative, +Inf last), of the ITL buckets, COUNTERS.
+            counts of the TTFT buckets (not cumulative, +Inf last), of the ITL buckets, COUNTERS.
         waiting, running: requests by engine index.
     """
 
