@@ -48,6 +48,7 @@ class Deployment:
         api_serial_s: serial cost of a request in its API server.
         overhead_s: delay outside the engine, not serial.
         load_refresh_s: age at most of the loads that the dispatcher sees.
+        schedule_ahead: a step is put together while the one before it runs.
         graph_padding: whether a batch is padded to the next CUDA graph size.
         reference_prompt_tokens, reference_output_tokens: of the requests that a capacity counts.
     """
@@ -62,6 +63,7 @@ class Deployment:
     api_serial_s: float = 0.0
     overhead_s: float = 0.0
     load_refresh_s: float = 0.0
+    schedule_ahead: bool = False
     graph_padding: bool = True
     reference_prompt_tokens: int | None = None
     reference_output_tokens: int | None = None
@@ -161,6 +163,7 @@ class Profile(Deployment):
             overhead_s=self.overhead_s,
             round_robin=self.layout == "external_dp",
             load_refresh_s=self.load_refresh_s,
+            schedule_ahead=self.schedule_ahead,
         )
         if self.capacity_rps_by_width:
             output_tokens = self.reference_output_tokens or 1

@@ -20,8 +20,10 @@ class Steps:
         decode_ms: (batch, milliseconds) knots, ascending in batch, at least one; see
             ``decode_table``.
         prefill_flat_s, prefill_token_s, prefill_rank_token_s, prefill_token2_s: seconds, >= 0.
+        prefill_floor_s, prefill_spread_s: seconds, >= 0.
+        prefill_spread_power: > 0.
         mixed_share: 0..1.
-        kv_token_s: seconds, >= 0.
+        kv_token_s, mixed_kv_token_s: seconds, >= 0.
     """
 
     decode_ms: tuple[tuple[int, float], ...]
@@ -29,8 +31,12 @@ class Steps:
     prefill_token_s: float = 0.0
     prefill_rank_token_s: float = 0.0
     prefill_token2_s: float = 0.0
+    prefill_floor_s: float = 0.0
+    prefill_spread_s: float = 0.0
+    prefill_spread_power: float = 1.0
     mixed_share: float = 0.0
     kv_token_s: float = 0.0
+    mixed_kv_token_s: float = 0.0
 
     def __post_init__(self) -> None:
         if not self.decode_ms:
@@ -42,7 +48,8 @@ class Steps:
             before = batch
         for name in COSTS:
             high = 1.0 if name == "mixed_share" else math.inf
-            require_number(name, getattr(self, name), 0, high)
+            above = name == "prefill_spread_power"
+            require_number(name, getattr(self, name), 0, high, above=above)
 
     @classmethod
     def from_dict(cls, data: object, where: str) -> "Steps":
@@ -77,9 +84,12 @@ class Steps:
             raise ConfigError(f"{where}: {error}") from error
 
     def to_dict(self) -> dict[str, Any]:
-        """The mapping that ``from_dict`` reads; costs of zero are left out."""
-        costs = {name: getattr(self, name) for name in COSTS}
-        return {"decode_ms": dict(self.decode_ms)} | {k: v for k, v in costs.items() if v}
+        """The mapping that ``from_dict`` reads; costs at their default are left out."""
+        costs = {f.name: (getattr(self, f.name), f.default) for f in fields(self)}
+        del costs["decode_ms"]
+        return {"decode_ms": dict(self.decode_ms)} | {
+            name: value for name, (value, default) in costs.items() if value != default
+        }
 
 
 COSTS = tuple(f.name for f in fields(Steps) if f.name != "decode_ms")
