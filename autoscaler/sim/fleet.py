@@ -298,8 +298,5 @@ class Fleet:
             yield at_s
             engine.open(at_s, reject=True)
         self._failure = f"the commit from {old} to {width} failed"
-        if not model.scale_up_only:
-            self.desired = old
-            self._generation += 1
         self._serve(at_s, old)
         self._charge(at_s, old)

@@ -31,7 +31,7 @@ class ResizeModel:
         leaving: what ranks that go do with theirs: drain (before the commit) | abort | hang (the
             stream stays open until the client gives up).
         client_timeout_s: after how long a client gives up on a hanging stream, s, > 0.
-        scale_up_only: a decrease is refused; the spec also keeps a width that failed.
+        scale_up_only: a decrease is refused.
         resets_counters: growth restarts the engine's counters and histograms at the commit.
         refuse_probability: the request is refused at once, 0..1.
         fail_probability: the commit fails and the old width goes on, 0..1.

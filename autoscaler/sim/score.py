@@ -72,7 +72,8 @@ def _rolling(per_second: npt.NDArray[np.int64], length: int) -> npt.NDArray[np.i
     """Sum of the last ``length`` seconds at each second from 1 on."""
     summed = np.cumsum(per_second)
     result = summed[1:].copy()
-    result[length:] -= summed[1 : len(summed) - length]
+    if length < len(result):
+        result[length:] -= summed[1 : len(summed) - length]
     return result
 
 
