@@ -20,7 +20,7 @@ def test_a_steady_load_reads_as_it_is():
     assert metrics.prompt_tokens_mean.value == 10
     assert metrics.output_tokens_mean.value == pytest.approx(100, rel=0.15)
     assert metrics.slo_attainment_ratio.value == 1.0
-    # Up to a step of 40 ms until the boundary and one to prefill: 40 to 80 ms, seen through buckets.
+    # Up to a step of 40 ms to the boundary, one to prefill, seen through buckets.
     assert 0.06 < metrics.ttft_p95_s.value <= 0.08
     assert metrics.failure_rps.value == 0
 
