@@ -1,6 +1,6 @@
 """The controller: what it asks for, what it remembers, what it holds for."""
 
-# ruff: noqa: N802  # test names carry case ids
+# test names carry case ids
 
 from dataclasses import replace
 

@@ -1,6 +1,6 @@
 """Convergence: one row a transition. Times are seconds from an arbitrary start."""
 
-# ruff: noqa: N802  # test names carry case ids
+# test names carry case ids
 
 from dataclasses import dataclass, replace
 

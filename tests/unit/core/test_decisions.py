@@ -1,6 +1,6 @@
 """The decision log: valid JSON always, and back again without loss."""
 
-# ruff: noqa: N802  # test names carry case ids
+# test names carry case ids
 
 import io
 import json

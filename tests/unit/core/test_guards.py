@@ -1,6 +1,6 @@
 """Guards: one row a clamp, then what needs history."""
 
-# ruff: noqa: N802  # test names carry case ids
+# test names carry case ids
 
 import math
 from dataclasses import replace

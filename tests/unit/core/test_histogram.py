@@ -1,6 +1,6 @@
 """Quantiles from buckets: against Prometheus' published behaviour, and against a sort."""
 
-# ruff: noqa: N802  # test names carry case ids
+# test names carry case ids
 
 import math
 from bisect import bisect_left

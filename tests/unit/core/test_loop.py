@@ -1,6 +1,6 @@
 """The loop: what it does with errors, deadlines and answers."""
 
-# ruff: noqa: N802  # test names carry case ids
+# test names carry case ids
 
 from itertools import pairwise
 

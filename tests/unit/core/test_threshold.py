@@ -1,6 +1,6 @@
 """The threshold policy's own claims."""
 
-# ruff: noqa: N802  # test names carry case ids
+# test names carry case ids
 
 from dataclasses import replace
 

@@ -1,6 +1,6 @@
 """Rolling windows; rows W and K23 are the behaviour of HPA and Knative."""
 
-# ruff: noqa: N802  # test names carry case ids
+# test names carry case ids
 
 import pytest
 from hypothesis import given
