@@ -1,0 +1,1 @@
+"""Fits width profiles to measured tables and runs."""
