@@ -10,6 +10,7 @@ one-dimensional arrays. ``cumulate`` makes cumulative increments of plain bucket
 """
 
 import math
+from bisect import bisect_left
 from collections.abc import Iterable, Sequence
 from itertools import accumulate
 from typing import Any
@@ -113,9 +114,9 @@ def attainment(
             return Signal(proven)
         return Signal(None, SignalStatus.TOP_BUCKET, proven, f"beyond {limits[-1]:g}")
     share = _below(limits, counts, limit_s) / total
-    if limit_s in limits:
+    above = bisect_left(limits, limit_s)
+    if limits[above] == limit_s:
         return Signal(share)
-    above = next(i for i, bound in enumerate(limits) if bound > limit_s)
     low = limits[above - 1] if above else 0.0
     return Signal(share, detail=f"interpolated in ({low:g}, {limits[above]:g}]")
 
@@ -166,24 +167,23 @@ def _unusable(counts: Sequence[float], failed: float, min_observations: float) -
 
 def _value_at(limits: Sequence[float], counts: Sequence[float], rank: float) -> Signal:
     """The value at a rank > 0 of the observations alone."""
-    start, below = 0.0, 0.0
-    if limits[0] <= 0.0 and counts[0] >= rank:
-        return Signal(limits[0])  # Prometheus: there is no lower bound to interpolate from
-    for end, upto in zip(limits, counts, strict=False):
-        if upto >= rank:
-            return Signal(start + (end - start) * ((rank - below) / (upto - below)))
-        start, below = end, upto
-    return Signal(None, SignalStatus.TOP_BUCKET, start, f"beyond {start:g}")
+    i = bisect_left(counts, rank)
+    if i >= len(limits):
+        top = limits[-1]
+        return Signal(None, SignalStatus.TOP_BUCKET, top, f"beyond {top:g}")
+    if i == 0:
+        if limits[0] <= 0.0:
+            return Signal(limits[0])  # Prometheus: there is no lower bound to interpolate from
+        return Signal(limits[0] * (rank / counts[0]))
+    start, below = limits[i - 1], counts[i - 1]
+    return Signal(start + (limits[i] - start) * ((rank - below) / (counts[i] - below)))
 
 
 def _below(limits: Sequence[float], counts: Sequence[float], value: float) -> float:
     """Number of observations at or under ``value``, interpolated; value <= highest bound."""
-    start, below = 0.0, 0.0
-    for end, upto in zip(limits, counts, strict=False):
-        if value <= end:
-            if value == end:
-                return upto
-            share = max(value - start, 0.0) / (end - start) if end > start else 0.0
-            return below + (upto - below) * share
-        start, below = end, upto
-    return below
+    i = bisect_left(limits, value)
+    if value == limits[i]:
+        return counts[i]
+    start, below = (limits[i - 1], counts[i - 1]) if i else (0.0, 0.0)
+    share = max(value - start, 0.0) / (limits[i] - start) if limits[i] > start else 0.0
+    return below + (counts[i] - below) * share
