@@ -64,7 +64,8 @@ def from_mapping(cls: type[P], given: Mapping[str, Any], where: str) -> P:
     """Build the dataclass ``cls`` from a mapping such as a YAML file holds.
 
     Args:
-        cls: frozen dataclass whose fields are bool, int, float, str, None or tuples of these.
+        cls: frozen dataclass whose fields are bool, int, float, str, None, or tuples or mappings
+            of these.
         given: keys and values; an integer may stand for a float, a list for a tuple.
         where: what to name in messages, e.g. the file.
 
@@ -95,6 +96,10 @@ def _fit(key: str, hint: Any, value: Any) -> Any:
         if option is type(None):
             if value is None:
                 return None
+        elif get_origin(option) is Mapping:
+            if isinstance(value, Mapping):
+                of = get_args(option)
+                return {_fit(key, of[0], k): _fit(f"{key}: {k}", of[1], v) for k, v in value.items()}
         elif get_origin(option) is tuple:
             if isinstance(value, list | tuple):
                 return tuple(_fit(key, get_args(option)[0], item) for item in value)

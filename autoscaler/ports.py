@@ -3,6 +3,7 @@
 Every call returns within less than a tick, or raises an ``AutoscalerError``.
 """
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Protocol
 
@@ -40,6 +41,19 @@ class MetricsSource(Protocol):
             ObservationError: no usable answer at all.
         """
         ...
+
+
+@dataclass(frozen=True, slots=True)
+class SourceContext:
+    """What a metrics source is built from besides its own parameters.
+
+    ``engines``: how many engines are to be counted now, that is the effective width; None while
+    that is unknown: then all that show themselves count.
+    """
+
+    slo: Slo
+    clock: Clock
+    engines: Callable[[], int | None]
 
 
 class Target(Protocol):
