@@ -99,7 +99,9 @@ def _fit(key: str, hint: Any, value: Any) -> Any:
         elif get_origin(option) is Mapping:
             if isinstance(value, Mapping):
                 of = get_args(option)
-                return {_fit(key, of[0], k): _fit(f"{key}: {k}", of[1], v) for k, v in value.items()}
+                return {
+                    _fit(key, of[0], k): _fit(f"{key}: {k}", of[1], v) for k, v in value.items()
+                }
         elif get_origin(option) is tuple:
             if isinstance(value, list | tuple):
                 return tuple(_fit(key, get_args(option)[0], item) for item in value)
