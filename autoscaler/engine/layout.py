@@ -93,3 +93,7 @@ ITL_FINE_BINS = 8192
 
 SLOT_BITS = 20
 """A heap key is finish step << SLOT_BITS | slot: 2**20 slots, 2**43 steps."""
+
+OFF_QUEUE = -2
+"""``link`` holds OFF_QUEUE - rank for a request on a rank but in no queue: before its dispatch the
+rank that its client chose, from its admission on the rank that serves it."""

@@ -19,6 +19,8 @@ from autoscaler.engine.layout import (
     ITL_FINE_BINS,
     ITL_FINE_FLOOR_S,
     ITL_FINE_LOG_STEP,
+    OFF_QUEUE,
+    PENDING,
     REJECTED,
     SLOT_BITS,
 )
@@ -119,6 +121,8 @@ def _dispatch(s, p, ranks, link, at_s):
             if load < least:
                 least = load
                 best = r
+    if link[i] <= OFF_QUEUE and OFF_QUEUE - link[i] < s.dispatch_ranks:
+        best = OFF_QUEUE - link[i]  # its client chose the rank
     rank = ranks[best]
     link[i] = -1
     if rank.head < 0:
@@ -159,6 +163,7 @@ def _schedule(s, p, ranks, prompt_tokens, link, first_request, first_rank):
                 i = rank.head
                 done = 0
                 rank.head = link[i]
+                link[i] = OFF_QUEUE - r
                 rank.waiting -= 1
                 rank.admitted += 1
                 rank.offer -= 1
@@ -480,3 +485,44 @@ def drop_ranks(
     s.failed += count
     s.decode_stale = 1
     return count
+
+
+@compiled
+def cancel(i, state, ranks, output, finish_s, outcome, link, slots, heap):
+    """End request ``i``, whose client has hung up, as soon as the engine can.
+
+    Waiting: at once, as ABORTED. Decoding: with the next step. On its way in, or in prefill: with
+    its first token. The latter two end as COMPLETED, with ``output`` cut to what was made.
+    """
+    s = state[0]
+    if outcome[i] != PENDING:
+        return
+    for k in range(s.heap):
+        slot = heap[k] & _SLOT_MASK
+        if slots[slot, 0] == i:
+            output[i] -= (heap[k] >> SLOT_BITS) - s.step - 1
+            _push(heap, k, ((s.step + 1) << SLOT_BITS) | slot)
+            return
+    for r in range(ranks.shape[0]):
+        rank = ranks[r]
+        before = -1
+        j = rank.head
+        for _ in range(rank.waiting):
+            if j == i:
+                if before < 0:
+                    rank.head = link[i]
+                else:
+                    link[before] = link[i]
+                if rank.tail == i:
+                    rank.tail = before
+                link[i] = OFF_QUEUE - r
+                rank.waiting -= 1
+                rank.offer = min(rank.offer, rank.waiting)
+                s.waiting -= 1
+                s.failed += 1
+                finish_s[i] = s.now_s
+                outcome[i] = ABORTED
+                return
+            before = j
+            j = link[j]
+    output[i] = 1
