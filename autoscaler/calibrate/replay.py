@@ -187,7 +187,7 @@ def fit_moe(run: MeasuredRun, fitted: slice, shape: Profile, width: int) -> MoeP
         profile = with_moe(shape, width, MoePhysics(*x.tolist()))
         return robust(run_errors(run, replay(profile, width, run), fitted))
 
-    best = search(cost, MOE_BOUNDS, generations=150, population=8, refinements=2500, seed=1)
+    best = search(cost, MOE_BOUNDS, generations=200, population=10, refinements=3000, starts=3)
     return MoePhysics(*rounded(best))
 
 

@@ -25,11 +25,12 @@ def search(
     generations: int,
     population: int,
     refinements: int,
-    seed: int,
+    starts: int = 1,
 ) -> Vector:
     """The argument of the least cost: differential evolution, then Nelder-Mead from its best.
 
-    A replay is a step function of its parameters, so neither may use gradients.
+    A replay is a step function of its parameters, so neither may use gradients. Equal calls give
+    equal results.
 
     Args:
         cost: of one parameter vector.
@@ -37,19 +38,22 @@ def search(
         generations: of the evolution.
         population: of the evolution, a multiple of the number of parameters.
         refinements: evaluations for the local search.
-        seed: equal seeds give equal results.
+        starts: searches, each with a seed of its own; the least cost of all counts.
     """
-    globally = differential_evolution(
-        cost, bounds, maxiter=generations, popsize=population, init="sobol", seed=seed, polish=False
-    )
-    locally = minimize(
-        cost,
-        globally.x,
-        method="Nelder-Mead",
-        bounds=bounds,
-        options={"maxfev": refinements, "xatol": 1e-12, "fatol": 1e-6},
-    )
-    best = locally if locally.fun < globally.fun else globally
+    found = []
+    for seed in range(1, starts + 1):
+        globally = differential_evolution(
+            cost, bounds, maxiter=generations, popsize=population, tol=1e-6, seed=seed, polish=False
+        )
+        locally = minimize(
+            cost,
+            globally.x,
+            method="Nelder-Mead",
+            bounds=bounds,
+            options={"maxfev": refinements, "xatol": 1e-12, "fatol": 1e-6},
+        )
+        found += [globally, locally]
+    best = min(found, key=lambda result: result.fun)
     return np.asarray(best.x, np.float64)
 
 
