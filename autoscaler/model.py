@@ -302,6 +302,8 @@ class SetResult(StrEnum):
     """time-out, 408, 5xx, lost connection: may have happened; never resent, read back"""
     FORBIDDEN = "forbidden"
     """the credentials do not permit it"""
+    SKIPPED = "skipped"
+    """nothing was sent, on purpose: a dry run, or the server had asked to be left alone"""
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,0 +1,1 @@
+"""Deployments whose width is steered, one kind a module; names with ``_`` are no kinds."""

@@ -1,0 +1,276 @@
+"""The one way to a Kubernetes API server: deadlines, one error translation, no resending.
+
+The client is used for its configuration, TLS and connection pool only. Left to itself it waits
+for ever, tries a GET four times (4 s with a time-out of 1 s), raises urllib3's exceptions besides
+its own, and picks patch content types that changed between its versions.
+"""
+
+import json
+import os
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+from urllib.parse import quote, urlencode, urlsplit
+
+import urllib3
+from kubernetes import client
+from kubernetes.config import ConfigException, kube_config
+from kubernetes.config.incluster_config import InClusterConfigLoader
+
+from autoscaler.clock import SystemClock
+from autoscaler.errors import ConfigError, TargetError
+from autoscaler.parameters import require_number
+from autoscaler.targets._errors import (
+    GaveUp,
+    NotSent,
+    Unauthenticated,
+    Unclear,
+    error_of,
+    redacted,
+)
+
+Json = dict[str, Any]
+
+JSON_PATCH = "application/json-patch+json"
+MERGE_PATCH = "application/merge-patch+json"
+FIELD_MANAGER = "autoscaler"
+
+_ACCOUNT = Path("/var/run/secrets/kubernetes.io/serviceaccount")
+_NAME = re.compile(r"[a-z0-9]([-a-z0-9.]{0,251}[a-z0-9])?")
+_MAX_BYTES = 8 * 2**20  # etcd refuses objects beyond 1.5 MiB, so that no honest object is larger
+_MAX_WAIT_S = 30.0  # Retry-After may ask for 6 h; a controller that is told so would be dead
+
+
+@dataclass(frozen=True, slots=True)
+class Access:
+    """Where the API server is and as whom to speak.
+
+    Args:
+        kubeconfig: path of a kubeconfig file; None: in a Pod its service account, elsewhere the
+            file that ``kubectl`` would take.
+        context: name of a context in the kubeconfig; None: its current one.
+        timeout_s: total deadline of one reading or one write, s, > 0; shorter than the tick.
+        account: folder of the Pod's service account: ``token`` and ``ca.crt``.
+    """
+
+    kubeconfig: str | None = None
+    context: str | None = None
+    timeout_s: float = 4.0
+    account: str = str(_ACCOUNT)
+
+    def __post_init__(self) -> None:
+        require_number("timeout_s", self.timeout_s, 0, above=True)
+
+
+def require_name(key: str, value: str) -> None:
+    """Refuse what is no Kubernetes object name: it becomes a part of a URL.
+
+    Raises:
+        ConfigError: the rule is broken.
+    """
+    if not _NAME.fullmatch(value):
+        raise ConfigError(f"{key}: must be a lower case DNS name; got {value!r}")
+
+
+class Connection:
+    """Calls one API server. Not for several threads at once.
+
+    Args:
+        access: where and as whom.
+
+    Raises:
+        ConfigError: the kubeconfig or the service account is unusable.
+    """
+
+    def __init__(self, access: Access) -> None:
+        self.access = access
+        self._clock = SystemClock()
+        self._wait_until_s = self._clock.now_s()
+        self._client = self._connect()
+
+    @property
+    def host(self) -> str:
+        """Address of the API server, without credentials."""
+        return redacted(str(self._client.configuration.host))
+
+    def close(self) -> None:
+        """Close the connections."""
+        self._client.close()
+
+    def deadline_s(self) -> float:
+        """When a piece of work that starts now, of one or of several calls, has to be over."""
+        return self._clock.now_s() + self.access.timeout_s
+
+    def get(self, path: str, until_s: float | None = None, **query: str) -> Json:
+        """Read one object or list.
+
+        Args:
+            path: from the root, each part quoted (see ``path``).
+            until_s: a ``deadline_s()``, to put several calls under one; None: one of its own.
+            query: parameters of the query.
+
+        Raises:
+            TargetForbidden: 403.
+            TargetError: anything else than an object within the deadline.
+        """
+        return self._call("GET", path, None, None, query, until_s)
+
+    def patch(
+        self, path: str, body: Any, content_type: str, until_s: float | None = None, **query: str
+    ) -> Json:
+        """Change one object; returns it. Never resent, but for a 401, which changed nothing.
+
+        Args:
+            path: from the root.
+            body: the patch.
+            content_type: JSON_PATCH or MERGE_PATCH. Always explicit: the client's own choice for
+                custom resources is a merge patch even where the body is a JSON patch.
+            until_s: a ``deadline_s()``; None: one of its own.
+            query: parameters of the query; the field manager is added.
+
+        Raises:
+            TargetConflict: 409, or a failed ``test``.
+            TargetRefused: the object is there and says no.
+            TargetForbidden: 403.
+            TargetError: everything else; ``_errors.outcome`` knows what each means for a write.
+        """
+        query = {"fieldManager": FIELD_MANAGER, **query}
+        return self._call("PATCH", path, body, content_type, query, until_s)
+
+    def send(self, method: str, path: str, body: Json | None, **query: str) -> Json:
+        """Create (POST), replace (PUT) or delete (DELETE) an object; errors as in ``patch``."""
+        query = {"fieldManager": FIELD_MANAGER, **query} if method != "DELETE" else query
+        return self._call(method, path, body, "application/json", query, None)
+
+    def _connect(self) -> client.ApiClient:
+        configuration = _configuration(self.access)
+        configuration.retries = False  # else 4 attempts, each with the whole time-out
+        api = client.ApiClient(configuration)
+        api.user_agent = FIELD_MANAGER
+        return api
+
+    def _call(
+        self,
+        method: str,
+        path: str,
+        body: Any,
+        content_type: str | None,
+        query: Mapping[str, str],
+        until_s: float | None,
+    ) -> Json:
+        until_s = self.deadline_s() if until_s is None else until_s
+        wait_s = self._wait_until_s - self._clock.now_s()
+        if wait_s > 0:
+            raise NotSent(f"{method} {path}: not sent, the API server asked to wait {wait_s:.0f} s")
+        url = f"{path}?{urlencode(query)}" if query else path
+        try:
+            return self._attempt(method, path, url, body, content_type, until_s)
+        except Unauthenticated:
+            # A rotated token, or an expired certificate: everything is read anew, once.
+            self._client.close()
+            self._client = self._connect()
+        return self._attempt(method, path, url, body, content_type, until_s)
+
+    def _attempt(
+        self, method: str, path: str, url: str, body: Any, content_type: str | None, until_s: float
+    ) -> Json:
+        where = f"{method} {path}"
+        headers = {"Accept": "application/json"}
+        if content_type is not None:
+            headers["Content-Type"] = content_type
+        try:
+            request = self._client.param_serialize(
+                method, url, header_params=headers, body=body, auth_settings=["BearerToken"]
+            )
+            left_s = until_s - self._clock.now_s()
+            if left_s <= 0:
+                raise NotSent(f"{where}: not sent, {self.access.timeout_s:g} s were over before")
+            answer = self._client.call_api(*request, _request_timeout=left_s)
+            content = b"".join(self._chunks(where, answer.response, until_s))
+        except urllib3.exceptions.HTTPError as error:
+            raise Unclear(f"{where}: {_what(error)} ({self.host})") from error
+        except client.ApiException as error:  # the client's wrapping of TLS errors, nothing else
+            raise Unclear(f"{where}: {redacted(str(error.reason))[:300]} ({self.host})") from error
+        except (ConfigException, OSError) as error:
+            raise TargetError(f"{where}: credentials are unreadable: {error}") from error
+        status, found = answer.status, dict(answer.headers)
+        if 200 <= status < 300:
+            return _object(where, content)
+        if status == 429:
+            asked_s = found.get("Retry-After", "")
+            wait_s = min(float(asked_s), _MAX_WAIT_S) if asked_s.isdecimal() else 0.0
+            self._wait_until_s = self._clock.now_s() + wait_s
+        raise error_of(where, status, found.get("Content-Type", ""), content)
+
+    def _chunks(
+        self, where: str, response: urllib3.BaseHTTPResponse, until_s: float
+    ) -> Iterator[bytes]:
+        """The body, within the deadline however slowly it drips."""
+        size, whole = 0, False
+        try:
+            while True:
+                left_s = until_s - self._clock.now_s()
+                if left_s <= 0:
+                    raise GaveUp(f"{where}: no complete answer in {self.access.timeout_s:g} s")
+                sock = getattr(response.connection, "sock", None)
+                if sock is not None:
+                    sock.settimeout(left_s)
+                chunk = response.read1(65536)
+                if not chunk:
+                    whole = True
+                    return
+                size += len(chunk)
+                if size > _MAX_BYTES:
+                    raise GaveUp(f"{where}: must answer at most {_MAX_BYTES} bytes; got more")
+                yield chunk
+        finally:
+            if whole:
+                response.release_conn()
+            else:
+                response.close()
+
+
+def path(api_version: str, namespace: str, plural: str, name: str, subresource: str = "") -> str:
+    """The URL path of an object, e.g. of ``apps/v1``, ``deployments``."""
+    root = f"/apis/{api_version}" if "/" in api_version else f"/api/{api_version}"
+    parts = ["namespaces", namespace, plural, name, subresource]
+    return "/".join([root, *(quote(part, safe="") for part in parts if part)])
+
+
+def _configuration(access: Access) -> client.Configuration:
+    configuration = client.Configuration()
+    in_pod = "KUBERNETES_SERVICE_HOST" in os.environ
+    try:
+        if access.kubeconfig is None and access.context is None and in_pod:
+            account = Path(access.account)
+            loader = InClusterConfigLoader(str(account / "token"), str(account / "ca.crt"))
+            loader.load_and_set(configuration)
+        else:
+            kube_config.load_kube_config(
+                access.kubeconfig, access.context, configuration, persist_config=False
+            )
+    except (ConfigException, OSError, ValueError, KeyError, TypeError, AttributeError) as error:
+        # The loader trusts the file's shape: a list for a mapping is an AttributeError in it.
+        name = access.kubeconfig or (access.account if in_pod else "the default kubeconfig")
+        raise ConfigError(f"kubeconfig: {name}: must be usable; {redacted(str(error))}") from error
+    parts = urlsplit(str(configuration.host))
+    if parts.scheme not in ("http", "https") or not parts.hostname:
+        raise ConfigError(f"kubeconfig: server: must be a URL; got {redacted(parts.geturl())!r}")
+    return configuration
+
+
+def _object(where: str, content: bytes) -> Json:
+    try:
+        found = json.loads(content)
+    except ValueError as error:  # also what is no UTF-8
+        raise Unclear(f"{where}: must answer JSON; got {len(content)} other bytes") from error
+    if not isinstance(found, dict):
+        raise Unclear(f"{where}: must answer an object; got a {type(found).__name__}")
+    return found
+
+
+def _what(error: Exception) -> str:
+    """For people: kind and text of a connection error, without credentials of proxies."""
+    return f"{type(error).__name__}: {redacted(str(error))[:300]}"

@@ -1,0 +1,278 @@
+"""The elastic expert-parallel width of a GPUStack ModelDeployment.
+
+Reads convergence from the operator's observation document, never from ``status.phase``, which says
+``Ready`` throughout. Writes nothing but the width of one role, on condition that it is still the
+expected one. Never calls the engine: the operator is its only sanctioned caller.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from autoscaler.errors import ConfigError, TargetError
+from autoscaler.model import Capabilities, Layer, SetOutcome, SetResult, Tristate, WidthStatus
+from autoscaler.parameters import require_number, require_whole
+from autoscaler.targets import _arguments, _fields
+from autoscaler.targets._api import JSON_PATCH, Access, Connection, path, require_name
+from autoscaler.targets._errors import Gone, outcome
+from autoscaler.targets._observation import Observed, Operation, observed, operation
+
+_MIN_WIDTH, _MAX_WIDTH = 2, 64  # of the operator's schema
+_CAPPED_SINCE = (0, 30)  # vLLM release from which growth ends at --elastic-ep-max-dp-size
+
+
+@dataclass(frozen=True, slots=True)
+class Params:
+    """Which deployment, and how to reach it.
+
+    Args:
+        namespace: of the deployment.
+        name: of the deployment.
+        role: the elastic role's name; None: the only one that is elastic.
+        kubeconfig: path of a kubeconfig; None: service account, or the default kubeconfig.
+        context: of the kubeconfig; None: the current one.
+        timeout_s: total deadline of one reading (three calls) or write, s, > 0 and below the
+            tick. Larger: rides out a slow API server, reacts later.
+        allow_shrink: whether a smaller width may be asked for. No release up to 0.11 takes one.
+        vllm_version: such as ``0.30.0``; None: unknown. From 0.30 on, an engine without
+            ``--elastic-ep-max-dp-size`` never grows beyond the width it was started with, and
+            asking for more ends in five refusals and a resize that nothing can undo.
+        initial_width: width that the engine was started with; None: that of the first reading.
+        pause_s: interruption of service by one resize, s; None: unknown.
+        api_version: group and version of the resource.
+    """
+
+    namespace: str
+    name: str
+    role: str | None = None
+    kubeconfig: str | None = None
+    context: str | None = None
+    timeout_s: float = 4.0
+    allow_shrink: bool = False
+    vllm_version: str | None = None
+    initial_width: int | None = None
+    pause_s: float | None = None
+    api_version: str = "worker.gpustack.ai/v1"
+
+    def __post_init__(self) -> None:
+        require_name("namespace", self.namespace)
+        require_name("name", self.name)
+        require_number("timeout_s", self.timeout_s, 0, above=True)
+        require_number("pause_s", self.pause_s, 0)
+        require_whole("initial_width", self.initial_width, _MIN_WIDTH, _MAX_WIDTH)
+        if self.vllm_version is not None:
+            _release(self.vllm_version)
+        if self.api_version.count("/") != 1:
+            raise ConfigError(f"api_version: must be GROUP/VERSION; got {self.api_version!r}")
+
+
+@dataclass(frozen=True, slots=True)
+class _Role:
+    """The elastic role of one reading."""
+
+    index: int
+    name: str
+    width: int
+    arguments: tuple[object, ...]
+
+
+class GpuStack:
+    """Steers one ModelDeployment.
+
+    Args:
+        params: which one.
+        api: where it is.
+    """
+
+    def __init__(self, params: Params, api: Connection) -> None:
+        self.params = params
+        self._api = api
+        self._path = path(params.api_version, params.namespace, "modeldeployments", params.name)
+        self._where = f"ModelDeployment {params.namespace}/{params.name}"
+        self._role: _Role | None = None
+        self._initial_width = params.initial_width
+        self._can_shrink = Tristate.UNKNOWN if params.allow_shrink else Tristate.NO
+
+    def read(self) -> WidthStatus:
+        """The width as its spec, the operator's two documents and its conditions have it.
+
+        Raises:
+            TargetForbidden: a read is not permitted.
+            TargetError: unreadable, being deleted, or without a field that should be there
+                (``field_missing``). A missing observation document is none: the operator has not
+                looked yet.
+        """
+        until_s = self._api.deadline_s()
+        deployment = self._api.get(self._path, until_s)
+        metadata = _fields.mapping(self._where, deployment, "metadata")
+        if metadata.get("deletionTimestamp"):
+            raise TargetError(f"{self._where}: is being deleted")
+        uid = _fields.text(self._where, metadata, "uid")
+        generation = _fields.whole(self._where, metadata, "generation")
+        role = self._elastic_role(deployment)
+        self._role = role
+        if self._initial_width is None:
+            self._initial_width = role.width
+        seen = self._document(f"elastic-observation-{uid}", until_s)
+        record = self._document(f"elastic-resize-{uid}", until_s)
+        found = None if seen is None else observed(f"{self._where}: observation", seen)
+        on_record = None if record is None else operation(f"{self._where}: operation", record)
+        if found is not None and found.uid != uid:
+            found = None  # of a deployment of the same name that is no more
+        return self._status(deployment, role.width, generation, found, on_record)
+
+    def set_width(self, width: int, expected: int) -> SetOutcome:
+        """Patch the role's width, if it is still the expected one.
+
+        A smaller width is refused here unless the parameters allow it: the operator's admission
+        refuses it too, and what an older operator would do with it nobody has tried.
+        """
+        shrink = width < expected
+        if shrink and self._can_shrink is Tristate.NO and self._expected(expected):
+            rule = "must not be smaller than the width in the spec (shrink_unsupported)"
+            return SetOutcome(SetResult.REFUSED, detail=f"{self._where}: {rule}; got {width}")
+        answer = outcome(lambda: self._patch(width, expected))
+        if shrink and answer.result is SetResult.REFUSED:
+            self._can_shrink = Tristate.NO
+        elif shrink and answer.result is SetResult.APPLIED:
+            self._can_shrink = Tristate.YES
+        return answer
+
+    def rehearse(self, width: int, expected: int) -> SetOutcome:
+        """Have the API server check the very same patch without applying it."""
+        return outcome(lambda: self._patch(width, expected, dryRun="All"))
+
+    def capabilities(self) -> Capabilities:
+        """Bounds by schema and engine, and the GPUs of a rank.
+
+        Raises:
+            ConfigError: the engine's arguments do not say how many GPUs a rank takes.
+            TargetError: never read yet, and unreadable now.
+        """
+        role = self._known_role()
+        try:
+            tp = _arguments.number(role.arguments, _arguments.TENSOR_PARALLEL)
+            declared = _arguments.number(role.arguments, _arguments.MAX_WIDTH)
+        except ConfigError as error:
+            raise ConfigError(f"{self._where}: role {role.name}: {error}") from error
+        return Capabilities(
+            _MIN_WIDTH,
+            min(_MAX_WIDTH, self._engine_max() if declared is None else declared),
+            can_shrink=self._can_shrink,
+            gpus_per_width=tp or 1,  # vLLM's default, which the operator relies on as well
+            pause_s=self.params.pause_s,
+        )
+
+    def _engine_max(self) -> int:
+        version, initial = self.params.vllm_version, self._initial_width
+        if version is None or initial is None or _release(version) < _CAPPED_SINCE:
+            return _MAX_WIDTH
+        return initial
+
+    def _patch(self, width: int, expected: int, **query: str) -> Mapping[str, Any]:
+        role = self._known_role()
+        at = f"/spec/roles/{role.index}"
+        body = [
+            {"op": "test", "path": f"{at}/name", "value": role.name},
+            {"op": "test", "path": f"{at}/elasticEp/width", "value": expected},
+            {"op": "replace", "path": f"{at}/elasticEp/width", "value": width},
+        ]
+        return self._api.patch(self._path, body, JSON_PATCH, **query)
+
+    def _known_role(self) -> _Role:
+        if self._role is None:
+            self._role = self._elastic_role(self._api.get(self._path))
+        return self._role
+
+    def _expected(self, expected: int) -> bool:
+        return self._role is None or self._role.width == expected
+
+    def _document(self, name: str, until_s: float) -> Mapping[str, Any] | None:
+        """A ConfigMap of the operator; None: it is not there."""
+        try:
+            return self._api.get(path("v1", self.params.namespace, "configmaps", name), until_s)
+        except Gone:
+            return None
+
+    def _elastic_role(self, deployment: Mapping[str, Any]) -> _Role:
+        where, wanted = self._where, self.params.role
+        found = []
+        for index, role in enumerate(_fields.sequence(where, deployment, "spec", "roles")):
+            if not isinstance(role, dict) or role.get("elasticEp") is None:
+                continue
+            name = _fields.text(where, role, "name")
+            if wanted in (None, name):
+                width = _fields.whole(f"{where}: role {name}", role, "elasticEp", "width")
+                found.append(_Role(index, name, width, tuple(role.get("extraArgs") or ())))
+        if len(found) != 1:
+            named = "" if wanted is None else f" named {wanted!r}"
+            raise TargetError(
+                f"field_missing: {where}: spec.roles[].elasticEp.width: "
+                f"must be there in exactly one role{named}; got {len(found)}"
+            )
+        return found[0]
+
+    def _status(
+        self,
+        deployment: Mapping[str, Any],
+        desired: int,
+        generation: int,
+        seen: Observed | None,
+        record: Operation | None,
+    ) -> WidthStatus:
+        condition = _fields.condition(self._where, deployment, "ElasticResize") or {}
+        said = str(condition.get("message") or condition.get("reason") or "")
+        refusal = None
+        if condition.get("status") == "False":
+            refusal = said or "the engine refused"
+        elif (seen is not None and seen.state == "Abandoned") or (record and record.abandoned):
+            # The condition is a write of its own, and may come later than the documents.
+            refusal = (seen.reason if seen else "") or (record.detail if record else "abandoned")
+        if seen is None:
+            return WidthStatus(
+                desired,
+                None,
+                generation=generation,
+                refusal=refusal,
+                resizing=record is not None and record.running,
+                detail="the operator has not observed this deployment yet",
+            )
+        unprovable = condition.get("status") == "Unknown"
+        effective = None if unprovable else seen.effective
+        reasons = [said if unprovable else "", seen.state, seen.reason]
+        if record is not None and record.running:
+            reasons.append(record.detail)
+        return WidthStatus(
+            desired,
+            effective,
+            stable=seen.stable,
+            generation=generation,
+            observed_generation=seen.generation,
+            incarnation=seen.master,
+            layers=(*seen.layers[:-1], _proof(seen, effective), Layer("stable", seen.stable)),
+            refusal=refusal,
+            resizing=record is not None and record.running,
+            detail="; ".join(reason for reason in reasons if reason),
+        )
+
+
+def _proof(seen: Observed, effective: int | None) -> Layer:
+    return Layer("effective", effective, seen.layers[-1].detail)
+
+
+def _release(version: str) -> tuple[int, int]:
+    """The first two numbers of a vLLM version."""
+    parts = version.removeprefix("v").split(".")
+    if len(parts) < 2 or not (parts[0].isdecimal() and parts[1].isdecimal()):
+        raise ConfigError(f"vllm_version: must be like 0.30.0; got {version!r}")
+    return int(parts[0]), int(parts[1])
+
+
+def build(params: Params) -> GpuStack:
+    """The target.
+
+    Raises:
+        ConfigError: no usable access to the API server.
+    """
+    access = Access(params.kubeconfig, params.context, params.timeout_s)
+    return GpuStack(params, Connection(access))
