@@ -11,26 +11,27 @@ def show(document: dict[str, Any], console: Console) -> None:
     trace, slo = document["trace"], document["slo"]
     names = document["profile"]
     console.print(
-        f"{trace['requests']:,} requests in {trace['duration_s']:,.0f} s ({trace['format']}), "
-        f"{trace['prompt_tokens']:,} prompt and {trace['output_tokens']:,} output tokens",
+        f"{trace['requests']:,} requests in {trace['duration_s']:,.0f} s ({trace['format']}); mean "
+        f"{trace['prompt_tokens'] / trace['requests']:,.0f} prompt, "
+        f"{trace['output_tokens'] / trace['requests']:,.0f} output tokens",
         highlight=False,
     )
     console.print(
         f"SLO: p95 TTFT over {slo['window_s']:g} s within {slo['ttft_p95_s']:g} s; "
-        f"a failure counts {slo['failure_penalty_s']:g} s. Resize: {document['resize']}.",
+        f"a failure counts {slo['failure_penalty_s']:g} s",
         highlight=False,
     )
     for name in names if isinstance(names, list) else [names]:
         entries = [e for e in document["results"] if e["profile"] == name]
-        console.print(_table(name, entries))
+        console.print(_table(f"profile {name}, resize {document['resize']}", entries))
     marked = sorted({w for e in document["results"] for w in e["width"]["not_measured"]})
     if marked:
         widths = ", ".join(str(w) for w in marked)
         console.print(f"* not measured, computed from the widths beside it: {widths}")
 
 
-def _table(name: str, entries: list[dict[str, Any]]) -> Table:
-    table = Table(title=f"profile {name}", title_justify="left", box=None, pad_edge=False)
+def _table(title: str, entries: list[dict[str, Any]]) -> Table:
+    table = Table(title=title, title_justify="left", box=None, pad_edge=False)
     for heading in (
         "policy",
         "SLO ok",
