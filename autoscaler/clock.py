@@ -33,3 +33,8 @@ class SystemClock:
     def stopped(self) -> bool:
         """Whether ``stop`` was called."""
         return self._stopped.is_set()
+
+
+def wall_s() -> float:
+    """Unix seconds, for exported time stamps and log lines only: it may jump, so never subtract."""
+    return time.time()
