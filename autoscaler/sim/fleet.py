@@ -132,9 +132,15 @@ class Fleet:
         """Whether no step was made since the restart: a real engine's gauges say 0 meanwhile."""
         return int(self.engine.state["step"]) == self._restart_step
 
-    def request(self, width: int, expected: int, now_s: float) -> SetOutcome:
-        """Ask for a width; answers as an operator's API would."""
+    def request(
+        self, width: int, expected: int, now_s: float, resize: ResizeModel | None = None
+    ) -> SetOutcome:
+        """Ask for a width; answers as an operator's API would.
+
+        ``resize``: the course from this one on; None: as before.
+        """
         self.advance(now_s)
+        self._resize = resize or self._resize
         if expected != self.desired:
             return SetOutcome(SetResult.CONFLICT, detail=f"width is {self.desired}")
         if self._course is not None:
