@@ -118,7 +118,13 @@ class Connection:
         return self._call("GET", path, None, None, query, until_s)
 
     def patch(
-        self, path: str, body: Any, content_type: str, until_s: float | None = None, **query: str
+        self,
+        path: str,
+        body: Any,
+        content_type: str,
+        until_s: float | None = None,
+        *,
+        dry_run: bool = False,
     ) -> Json:
         """Change one object; returns it. Never resent, but for a 401, which changed nothing.
 
@@ -128,7 +134,7 @@ class Connection:
             content_type: JSON_PATCH or MERGE_PATCH. Always explicit: the client's own choice for
                 custom resources is a merge patch even where the body is a JSON patch.
             until_s: a ``deadline_s()``; None: one of its own.
-            query: parameters of the query; the field manager is added.
+            dry_run: let the server check everything and change nothing.
 
         Raises:
             TargetConflict: 409, or a failed ``test``.
@@ -136,12 +142,13 @@ class Connection:
             TargetForbidden: 403.
             TargetError: everything else; ``_errors.outcome`` knows what each means for a write.
         """
-        query = {"fieldManager": FIELD_MANAGER, **query}
+        query = {"fieldManager": FIELD_MANAGER} | ({"dryRun": "All"} if dry_run else {})
         return self._call("PATCH", path, body, content_type, query, until_s)
 
     def send(self, method: str, path: str, body: Json | None, **query: str) -> Json:
         """Create (POST), replace (PUT) or delete (DELETE) an object; errors as in ``patch``."""
-        query = {"fieldManager": FIELD_MANAGER, **query} if method != "DELETE" else query
+        if method != "DELETE":
+            query = {"fieldManager": FIELD_MANAGER, **query}
         return self._call(method, path, body, "application/json", query, None)
 
     def _connect(self) -> client.ApiClient:

@@ -128,7 +128,9 @@ class GpuStack:
         refuses it too, and what an older operator would do with it nobody has tried.
         """
         shrink = width < expected
-        if shrink and self._can_shrink is Tristate.NO and self._expected(expected):
+        if shrink and self._can_shrink is Tristate.NO:
+            if self._role is not None and self._role.width != expected:
+                return SetOutcome(SetResult.CONFLICT, detail=f"the width is {self._role.width}")
             rule = "must not be smaller than the width in the spec (shrink_unsupported)"
             return SetOutcome(SetResult.REFUSED, detail=f"{self._where}: {rule}; got {width}")
         answer = outcome(lambda: self._patch(width, expected))
@@ -140,7 +142,7 @@ class GpuStack:
 
     def rehearse(self, width: int, expected: int) -> SetOutcome:
         """Have the API server check the very same patch without applying it."""
-        return outcome(lambda: self._patch(width, expected, dryRun="All"))
+        return outcome(lambda: self._patch(width, expected, dry_run=True))
 
     def capabilities(self) -> Capabilities:
         """Bounds by schema and engine, and the GPUs of a rank.
@@ -169,7 +171,7 @@ class GpuStack:
             return _MAX_WIDTH
         return initial
 
-    def _patch(self, width: int, expected: int, **query: str) -> Mapping[str, Any]:
+    def _patch(self, width: int, expected: int, *, dry_run: bool = False) -> Mapping[str, Any]:
         role = self._known_role()
         at = f"/spec/roles/{role.index}"
         body = [
@@ -177,15 +179,12 @@ class GpuStack:
             {"op": "test", "path": f"{at}/elasticEp/width", "value": expected},
             {"op": "replace", "path": f"{at}/elasticEp/width", "value": width},
         ]
-        return self._api.patch(self._path, body, JSON_PATCH, **query)
+        return self._api.patch(self._path, body, JSON_PATCH, dry_run=dry_run)
 
     def _known_role(self) -> _Role:
         if self._role is None:
             self._role = self._elastic_role(self._api.get(self._path))
         return self._role
-
-    def _expected(self, expected: int) -> bool:
-        return self._role is None or self._role.width == expected
 
     def _document(self, name: str, until_s: float) -> Mapping[str, Any] | None:
         """A ConfigMap of the operator; None: it is not there."""
