@@ -30,12 +30,17 @@ class Scrape:
         counters: int64 or float64[ttft + itl + COUNTERS], all since the engine's last restart:
             counts of the TTFT buckets (not cumulative, +Inf last), of the ITL buckets, COUNTERS.
         waiting, running: requests by engine index.
+        restarted: whether a counter went back since the reading before, and ``counters`` is
+            corrected for it already; None: not known, a decrease is to be taken for it.
+        served: false if the engine is known to have served no token since it started.
     """
 
     at_s: float
     counters: npt.NDArray[Any]
-    waiting: Sequence[int]
-    running: Sequence[int]
+    waiting: Sequence[float]
+    running: Sequence[float]
+    restarted: bool | None = None
+    served: bool = True
 
 
 class SampleWindow:
@@ -46,6 +51,8 @@ class SampleWindow:
         slo: objective and penalty; its window is the one used.
         scrape_interval_s: expected distance of scrapes, > 0.
         min_observations: fewer first tokens in the window make no quantile.
+        min_coverage_ratio: share of the engines, > 0, <= 1, that has to be seen; what was seen is
+            scaled up to all of them.
     """
 
     def __init__(
@@ -55,11 +62,13 @@ class SampleWindow:
         slo: Slo,
         scrape_interval_s: float,
         min_observations: int = 10,
+        min_coverage_ratio: float = 1.0,
     ) -> None:
         self._ttft_bounds = list(ttft_bounds_s)
         self._itl_bounds = list(itl_bounds_s)
         self._slo = slo
         self._min_observations = min_observations
+        self._min_coverage_ratio = min_coverage_ratio
         # One late scrape is normal, two missed ones are not.
         self._stale_after_s = 2.5 * scrape_interval_s
         self._ttft = slice(0, len(self._ttft_bounds) + 1)
@@ -71,7 +80,7 @@ class SampleWindow:
         self._disturbed_at_s: float | None = None
         self._disturbance = SignalStatus.RESET
         self._output_at_disturbance = 0.0
-        self._last_at_s: float | None = None
+        self._unserved_since_s: float | None = None
         self._failing = ""
 
     def add(self, scrape: Scrape) -> None:
@@ -81,15 +90,20 @@ class SampleWindow:
         if self._before_reset is not None:
             corrected = corrected + self._before_reset
         if previous is not None:
-            if (corrected < previous[1]).any():
+            if scrape.restarted is None and (corrected < previous[1]).any():
                 # As Prometheus does: what was counted between the last scrape and the restart
                 # is lost, everything since the restart is new.
                 self._before_reset = previous[1]
                 corrected = scrape.counters + self._before_reset
-                self._disturb(scrape.at_s, SignalStatus.RESET, 0.0)
+                self._disturb(scrape, SignalStatus.RESET)
+            elif scrape.restarted:
+                self._disturb(scrape, SignalStatus.RESET)
             elif scrape.at_s - previous[0].at_s > self._stale_after_s:
-                output_tokens = float(scrape.counters[self._output])
-                self._disturb(scrape.at_s, SignalStatus.QUARANTINED, output_tokens)
+                self._disturb(scrape, SignalStatus.QUARANTINED)
+        if scrape.served:
+            self._unserved_since_s = None
+        elif self._unserved_since_s is None:
+            self._unserved_since_s = scrape.at_s
         self._scrapes.append((scrape, corrected))
         self._failing = ""
 
@@ -116,34 +130,50 @@ class SampleWindow:
             few = Signal(None, SignalStatus.FEW_SAMPLES, detail="one scrape in the window")
             return self._metrics(few, waiting, running)
         first, base = scrapes[0]
-        return self._rates(newest, first, (corrected - base).tolist(), waiting, running)
+        seen = len(newest.waiting)
+        enough = engines * self._min_coverage_ratio <= seen < engines
+        scale = engines / seen if enough and seen else 1.0
+        return self._rates(newest, first, (corrected - base).tolist(), waiting, running, scale)
 
-    def _disturb(self, at_s: float, status: SignalStatus, output_tokens: float) -> None:
-        self._disturbed_at_s = at_s
+    def _disturb(self, scrape: Scrape, status: SignalStatus) -> None:
+        self._disturbed_at_s = scrape.at_s
         self._disturbance = status
-        self._output_at_disturbance = output_tokens
+        # Not 0 after a restart: a real engine had counted 1,336 tokens between the restart of its
+        # counters and the pause, and then showed zeros for 9 s.
+        self._output_at_disturbance = float(scrape.counters[self._output])
 
     def _gauges(self, newest: Scrape, now_s: float, engines: int) -> tuple[Signal, Signal]:
         """Queue depth and running requests over the live engines."""
         waiting = sum(newest.waiting[:engines])
         running = sum(newest.running[:engines])
-        if len(newest.waiting) < engines:
-            detail = f"{len(newest.waiting)} of {engines} engines"
+        seen = len(newest.waiting)
+        detail = f"{seen} of {engines} engines" if seen < engines else ""
+        if seen < engines * self._min_coverage_ratio:
             return (
                 Signal(None, SignalStatus.STALE, float(waiting), detail),
                 Signal(None, SignalStatus.STALE, float(running), detail),
             )
-        if (
-            self._disturbed_at_s is not None
-            and waiting == running == 0
-            and now_s - self._disturbed_at_s < self._slo.window_s
-            and newest.counters[self._output] <= self._output_at_disturbance
-        ):
-            # A real engine reported 0 running and 0 waiting for 9.2 s after it had grown, while
-            # clients waited: without a token served since, that is not idle.
-            unknown = Signal(None, SignalStatus.QUARANTINED, detail="no token since the resize")
+        if waiting == running == 0 and self._silent(newest, now_s):
+            unknown = Signal(None, SignalStatus.QUARANTINED, detail="no token since the start")
             return unknown, unknown
-        return Signal(float(waiting)), Signal(float(running))
+        if seen < engines:
+            waiting, running = waiting * engines / seen, running * engines / seen
+        return Signal(float(waiting), detail=detail), Signal(float(running), detail=detail)
+
+    def _silent(self, newest: Scrape, now_s: float) -> bool:
+        """Whether zeros mean nothing yet: too soon after a start or a resize, no token since.
+
+        A real engine reported 0 running and 0 waiting for 9.2 s after it had grown, and another
+        one for 18 s after it had started, while clients waited.
+        """
+        window_s = self._slo.window_s
+        if self._unserved_since_s is not None and now_s - self._unserved_since_s < window_s:
+            return True
+        return (
+            self._disturbed_at_s is not None
+            and now_s - self._disturbed_at_s < window_s
+            and bool(newest.counters[self._output] <= self._output_at_disturbance)
+        )
 
     def _rates(
         self,
@@ -152,10 +182,11 @@ class SampleWindow:
         increments: list[float],
         waiting: Signal,
         running: Signal,
+        scale: float,
     ) -> Metrics:
-        """Everything that is an increase over the window."""
+        """Everything that is an increase over the window; ``scale``: all engines / those seen."""
         slo, at_least = self._slo, self._min_observations
-        span_s = newest.at_s - first.at_s
+        span_s = (newest.at_s - first.at_s) / scale
         # Whole counts stay whole: adding up integers is exact and fast.
         completed, prompt_tokens, output_tokens, failed = increments[self._completed :]
         ttft = list(accumulate(increments[self._ttft]))
@@ -168,6 +199,8 @@ class SampleWindow:
             )
         in_system = sum(newest.waiting) + sum(newest.running)
         growth = in_system - sum(first.waiting) - sum(first.running)
+        if len(newest.waiting) != len(first.waiting):
+            growth = 0.0  # engines that came or went are no arrivals
         few = Signal(None, SignalStatus.NO_OBSERVATIONS, detail="nothing ended in the window")
         wait = few
         if waiting.value == 0:

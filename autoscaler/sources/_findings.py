@@ -1,0 +1,125 @@
+"""What a check of a source finds before anything depends on it.
+
+Pure rules; the sources feed them with what they read. Levels: an error keeps the source from
+working, a warning makes it work worse than it could.
+"""
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass, fields
+from difflib import get_close_matches
+from enum import StrEnum
+
+from autoscaler.model import Metrics, SignalStatus, Slo
+
+
+class Level(StrEnum):
+    """How bad a finding is."""
+
+    OK = "ok"
+    WARNING = "warning"
+    ERROR = "error"
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """One result of a check: what was looked at, and what is to be said of it."""
+
+    level: Level
+    subject: str
+    detail: str
+
+
+def window_finding(window_s: float, scrape_interval_s: float) -> Finding:
+    """Whether the rolling window holds enough scrapes: at least 2, better 4."""
+    scrapes = window_s / scrape_interval_s
+    said = f"{window_s:g} s of window, a scrape each {scrape_interval_s:g} s"
+    if scrapes < 2:
+        return Finding(Level.ERROR, "window_s", f"must be >= 2 scrape intervals; got {said}")
+    if scrapes < 4:
+        return Finding(Level.WARNING, "window_s", f"should be >= 4 scrape intervals; got {said}")
+    return Finding(Level.OK, "window_s", said)
+
+
+def interval_finding(expected_s: float, seen_s: float) -> Finding:
+    """Whether the engines are scraped as often as was said."""
+    if not 0.8 * expected_s <= seen_s <= 1.2 * expected_s:
+        detail = f"must be the engines' scrape interval, {seen_s:.3g} s; got {expected_s:g} s"
+        # Too small, every scrape is taken for a gap; too large, gaps are seen late.
+        level = Level.ERROR if seen_s > 2.5 * expected_s else Level.WARNING
+        return Finding(level, "scrape_interval_s", detail)
+    return Finding(Level.OK, "scrape_interval_s", f"scraped each {seen_s:.3g} s")
+
+
+def objective_finding(slo: Slo, bounds_s: Sequence[float]) -> Finding:
+    """Whether the TTFT objective is a bucket bound, so that attainment is exact."""
+    limit = slo.ttft_p95_s
+    if not bounds_s:
+        return Finding(Level.ERROR, "ttft_p95_s", "no TTFT histogram was seen")
+    if limit > bounds_s[-1]:
+        detail = f"{limit:g} s lies beyond the highest bucket bound, {bounds_s[-1]:g} s"
+        return Finding(Level.ERROR, "ttft_p95_s", detail)
+    if limit not in bounds_s:
+        near = min(bounds_s, key=lambda bound: abs(bound - limit))
+        detail = f"{limit:g} s is no bucket bound: attainment is interpolated; {near:g} s is one"
+        return Finding(Level.WARNING, "ttft_p95_s", detail)
+    return Finding(Level.OK, "ttft_p95_s", f"{limit:g} s is a bucket bound")
+
+
+def signal_findings(metrics: Metrics) -> list[Finding]:
+    """One finding for each signal that does not exist, is ambiguous or is no number."""
+    levels = {
+        SignalStatus.NO_SERIES: Level.WARNING,
+        SignalStatus.STALE: Level.ERROR,
+        SignalStatus.NON_FINITE: Level.ERROR,
+        SignalStatus.AMBIGUOUS: Level.ERROR,
+    }
+    needed = ("ttft_p95_s", "queue_depth")
+    found = []
+    for field in fields(metrics):
+        if field.name == "window_s":
+            continue
+        signal = getattr(metrics, field.name)
+        level = levels.get(signal.status, Level.OK)
+        if level is Level.WARNING and field.name in needed:
+            level = Level.ERROR
+        if level is not Level.OK:
+            found.append(Finding(level, field.name, f"{signal.status}: {signal.detail}"))
+    return found
+
+
+def label_finding(label: str, wanted: str, existing: Sequence[str]) -> Finding:
+    """Whether a label selects something; if not, what it may have been meant to be.
+
+    Args:
+        label: its name.
+        wanted: the value that is asked for.
+        existing: values that the series of the engine have where this label is left open; none:
+            they have no such label.
+    """
+    if wanted in existing:
+        return Finding(Level.OK, label, f"{label}={wanted!r} selects series")
+    if not existing:
+        return Finding(Level.ERROR, label, f"no series has a label {label}")
+    near = get_close_matches(wanted, existing, n=1, cutoff=0.5)
+    meant = f"; is {near[0]!r} meant?" if near else ""
+    there = ", ".join(repr(value) for value in sorted(existing)[:5])
+    detail = f"{label}={wanted!r} selects nothing; there is {there}{meant}"
+    return Finding(Level.ERROR, label, detail)
+
+
+_COUNTER = re.compile(r"\b[a-zA-Z_:][a-zA-Z0-9_:]*_(?:total|sum|count|bucket)\b")
+_RATE = re.compile(
+    r"\b(?:rate|irate|increase|delta|idelta|deriv|resets|changes|absent|count)\s*[(b]"
+)
+
+
+def counter_in(query: str) -> str | None:
+    """The counter that a query uses as if it were a gauge; None: it uses none.
+
+    A ``_total``, ``_sum``, ``_count`` or ``_bucket`` says how much there ever was; only its
+    ``rate`` or ``increase`` says anything of now.
+    """
+    bare = re.sub(r'"(?:[^"\\]|\\.)*"|\'(?:[^\'\\]|\\.)*\'|`[^`]*`', '""', query)
+    counter = _COUNTER.search(bare)
+    return counter.group() if counter and not _RATE.search(bare) else None
