@@ -123,7 +123,7 @@ def attainment(
 
 def _floats(values: Any) -> Sequence[float]:
     """The same as plain floats: looping over an array costs ten times as much."""
-    if isinstance(values, list | tuple):
+    if type(values) is list or type(values) is tuple:
         return values
     floats: list[float] = values.tolist()
     return floats

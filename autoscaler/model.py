@@ -32,7 +32,7 @@ class SignalStatus(StrEnum):
     """measured in, or too soon after, a resize"""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, init=False)
 class Signal:
     """One measured quantity: a value, or the named reason why there is none.
 
@@ -48,11 +48,30 @@ class Signal:
     lower_bound: float | None = None
     detail: str = ""
 
+    def __init__(
+        self,
+        value: float | None,
+        status: SignalStatus = SignalStatus.OK,
+        lower_bound: float | None = None,
+        detail: str = "",
+    ) -> None:
+        # What dataclasses generate for a frozen class looks each slot up by name: 0.79 us instead
+        # of 0.43, and a tick makes thirteen signals.
+        _set_value(self, value)
+        _set_status(self, status)
+        _set_lower_bound(self, lower_bound)
+        _set_detail(self, detail)
+
     @property
     def at_least(self) -> float | None:
         """The value, or its lower bound, or None: what may be compared with an upper limit."""
         return self.value if self.value is not None else self.lower_bound
 
+
+_set_value = Signal.__dict__["value"].__set__
+_set_status = Signal.__dict__["status"].__set__
+_set_lower_bound = Signal.__dict__["lower_bound"].__set__
+_set_detail = Signal.__dict__["detail"].__set__
 
 MISSING = Signal(None, SignalStatus.NO_SERIES)
 
