@@ -48,6 +48,7 @@ class Deployment:
         api_serial_s: serial cost of a request in its API server.
         overhead_s: delay outside the engine, not serial.
         load_refresh_s: age at most of the loads that the dispatcher sees.
+        waiting_weight: running requests that a waiting one counts for in the dispatcher.
         schedule_ahead: a step is put together while the one before it runs.
         graph_padding: whether a batch is padded to the next CUDA graph size.
         reference_prompt_tokens, reference_output_tokens: of the requests that a capacity counts.
@@ -63,6 +64,7 @@ class Deployment:
     api_serial_s: float = 0.0
     overhead_s: float = 0.0
     load_refresh_s: float = 0.0
+    waiting_weight: float = 4.0
     schedule_ahead: bool = False
     graph_padding: bool = True
     reference_prompt_tokens: int | None = None
@@ -76,7 +78,7 @@ class Deployment:
             raise ConfigError(f"tp: must be 1 with wide_tp, whose width is its TP; got {self.tp}")
         require_whole("slots_per_rank", self.slots_per_rank, 1, 8192)
         require_whole("token_budget", self.token_budget, self.slots_per_rank)
-        for name in ("api_serial_s", "overhead_s", "load_refresh_s"):
+        for name in ("api_serial_s", "overhead_s", "load_refresh_s", "waiting_weight"):
             require_number(name, getattr(self, name), 0)
         require_whole("reference_prompt_tokens", self.reference_prompt_tokens, 1)
         require_whole("reference_output_tokens", self.reference_output_tokens, 1)
@@ -163,6 +165,7 @@ class Profile(Deployment):
             overhead_s=self.overhead_s,
             round_robin=self.layout == "external_dp",
             load_refresh_s=self.load_refresh_s,
+            waiting_weight=self.waiting_weight,
             schedule_ahead=self.schedule_ahead,
         )
         if self.capacity_rps_by_width:

@@ -8,10 +8,11 @@ from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
+from numba import njit
 
 from autoscaler.engine.fleet import Engine, Load
 from autoscaler.engine.layout import ITL_FINE_FLOOR_S, ITL_FINE_LOG_STEP
-from autoscaler.engine.loop import advance, compiled
+from autoscaler.engine.loop import advance
 from autoscaler.engine.physics import Physics
 
 
@@ -73,7 +74,8 @@ def closed_loop(
     return Draws(times_s[0], times_s[1], times_s[2], output_tokens, engine.itl_fine)
 
 
-@compiled
+# Not cached: numba would not notice that the loop it calls has changed.
+@njit(nogil=True, error_model="numpy")
 def _run(output_tokens, times_s, arguments):  # type: ignore[no-untyped-def]
     (
         state, physics, ranks, arrival_s, prompt, output, first_s, finish_s, outcome, link,

@@ -70,6 +70,7 @@ PHYSICS = np.dtype(
         ("api_serial_s", "f8"),
         ("overhead_s", "f8"),
         ("load_refresh_s", "f8"),
+        ("waiting_weight", "f8"),
         ("prefill_floor_s", "f8"),
         ("prefill_spread_s", "f8"),
         ("prefill_spread_power", "f8"),

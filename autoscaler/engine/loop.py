@@ -101,7 +101,7 @@ def _next_ready(s, p, ranks, arrival_s):
 
 @compiled
 def _dispatch(s, p, ranks, link, at_s):
-    """Queue the next arrival on the rank with the least 4 x waiting + running, or in turn."""
+    """Queue the next arrival on the rank with the least load, or in turn."""
     i = s.next_arrival
     server = i % p.api_servers
     ranks[server].api_free_s = s.ready_s - p.overhead_s
@@ -115,9 +115,9 @@ def _dispatch(s, p, ranks, link, at_s):
                 ranks[r].seen_admitted = ranks[r].admitted
             s.next_refresh_s = at_s + p.load_refresh_s
         best = 0
-        least = 4 * ranks[0].seen_waiting + ranks[0].seen_admitted
+        least = p.waiting_weight * ranks[0].seen_waiting + ranks[0].seen_admitted
         for r in range(1, s.dispatch_ranks):
-            load = 4 * ranks[r].seen_waiting + ranks[r].seen_admitted
+            load = p.waiting_weight * ranks[r].seen_waiting + ranks[r].seen_admitted
             if load < least:
                 least = load
                 best = r

@@ -37,7 +37,9 @@ class Physics:
         api_servers: processes in front, each serving its requests one by one.
         api_serial_s: serial cost of a request in its API server.
         overhead_s: constant delay between arrival and queue, not serial.
-        round_robin: dispatch in turn; otherwise to the least 4 x waiting + running.
+        round_robin: dispatch in turn; otherwise to the least waiting_weight x waiting + running.
+        waiting_weight: running requests that a waiting one counts for; vLLM: 4. Above 1, a burst
+            goes to full ranks while others have slots; 1: the least requests in all.
         schedule_ahead: a step is put together while the one before it runs (asynchronous
             scheduling, the default from vLLM 0.14 on): a new request, or a freed slot, found at
             the end of a step counts from the step after next on.
@@ -63,6 +65,7 @@ class Physics:
     overhead_s: float = 0.0
     round_robin: bool = False
     load_refresh_s: float = 0.0
+    waiting_weight: float = 4.0
     schedule_ahead: bool = False
 
     def __post_init__(self) -> None:
