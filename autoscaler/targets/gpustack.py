@@ -165,6 +165,10 @@ class GpuStack:
             pause_s=self.params.pause_s,
         )
 
+    def close(self) -> None:
+        """Close the connection."""
+        self._api.close()
+
     def _engine_max(self) -> int:
         version, initial = self.params.vllm_version, self._initial_width
         if version is None or initial is None or _release(version) < _CAPPED_SINCE:
@@ -237,10 +241,14 @@ class GpuStack:
                 detail="the operator has not observed this deployment yet",
             )
         unprovable = condition.get("status") == "Unknown"
-        effective = None if unprovable else seen.effective
         reasons = [said if unprovable else "", seen.state, seen.reason]
         if record is not None and record.running:
             reasons.append(record.detail)
+        detail = "; ".join(reason for reason in reasons if reason)
+        effective = None if unprovable else seen.effective
+        widths = {layer.name: layer.value for layer in seen.layers}
+        widths |= {"effective": effective, "stable": seen.stable}
+        why = {layer.name: layer.detail for layer in seen.layers}
         return WidthStatus(
             desired,
             effective,
@@ -248,15 +256,16 @@ class GpuStack:
             generation=generation,
             observed_generation=seen.generation,
             incarnation=seen.master,
-            layers=(*seen.layers[:-1], _proof(seen, effective), Layer("stable", seen.stable)),
+            layers=tuple(Layer(n, w, _joined(why.get(n, ""), detail)) for n, w in widths.items()),
             refusal=refusal,
             resizing=record is not None and record.running,
-            detail="; ".join(reason for reason in reasons if reason),
+            detail=detail,
         )
 
 
-def _proof(seen: Observed, effective: int | None) -> Layer:
-    return Layer("effective", effective, seen.layers[-1].detail)
+def _joined(reason: str, detail: str) -> str:
+    """A layer's own reason, unless it is the one that says nothing, with the operator's."""
+    return "; ".join(text for text in (reason, detail) if text and text != "not collected")
 
 
 def _release(version: str) -> tuple[int, int]:
