@@ -11,9 +11,10 @@ from rich.console import Console
 from rich.progress import Progress
 
 from autoscaler import scenario as scenarios
-from autoscaler import scoreboard, wiring
+from autoscaler import scoreboard
 from autoscaler.engine.loop import advance
 from autoscaler.errors import ConfigError
+from autoscaler.wiring import simulated
 
 
 def run(
@@ -41,14 +42,14 @@ def run(
         errors.print("compiling the engine, once after installation: about 20 s", highlight=False)
     with Progress(console=errors, transient=True, disable=not errors.is_terminal) as progress:
         reading = progress.add_task("reading", total=None)
-        trace = wiring.load_trace(
+        trace = simulated.load_trace(
             scenario, lambda done, total: progress.update(reading, completed=done, total=total)
         )
         for notice in trace.notices:
             errors.print(f"note: {notice}", highlight=False)
         playing = progress.add_task("simulating", total=None)
         with _writing(decisions) as stream:
-            document = wiring.simulate(
+            document = simulated.simulate(
                 scenario,
                 trace,
                 jobs=jobs,

@@ -7,7 +7,7 @@ replay sees exactly what the controller saw; a wall clock, where one is wanted, 
 import json
 import math
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import IO, Any
 
@@ -48,6 +48,7 @@ class Entry:
         outcome: the answer to the write; None: nothing was written.
         policy_state: the policy's own state after the tick.
         controller: what the log was told of the controller: policy, guards; may be empty.
+        shadows: what each shadow policy decided, by its name.
     """
 
     decision: Decision
@@ -55,6 +56,7 @@ class Entry:
     outcome: SetOutcome | None
     policy_state: dict[str, Any]
     controller: Mapping[str, Any]
+    shadows: Mapping[str, Decision] = field(default_factory=dict)
 
 
 class MemoryLog:
@@ -69,9 +71,10 @@ class MemoryLog:
         obs: Observation | None,
         outcome: SetOutcome | None,
         policy_state: dict[str, Any],
+        shadows: Mapping[str, Decision] | None = None,
     ) -> None:
         """Append one tick."""
-        self.entries.append(Entry(decision, obs, outcome, policy_state, {}))
+        self.entries.append(Entry(decision, obs, outcome, policy_state, {}, shadows or {}))
 
 
 class JsonlLog:
@@ -101,9 +104,11 @@ class JsonlLog:
         obs: Observation | None,
         outcome: SetOutcome | None,
         policy_state: dict[str, Any],
+        shadows: Mapping[str, Decision] | None = None,
     ) -> None:
         """Write one line."""
-        content = encode(Entry(decision, obs, outcome, policy_state, self._controller))
+        entry = Entry(decision, obs, outcome, policy_state, self._controller, shadows or {})
+        content = encode(entry)
         if self._wall_time is not None:
             content["time"] = self._wall_time()
         text = json.dumps(content, allow_nan=False, separators=(",", ":"))
@@ -114,22 +119,19 @@ class JsonlLog:
 def encode(entry: Entry) -> dict[str, Any]:
     """One tick as JSON-ready values."""
     decision, obs = entry.decision, entry.obs
-    return {
+    content = {
         "schema": SCHEMA,
         "tick": decision.tick,
         "at_s": _json(decision.at_s),
         "observation": None if obs is None else _observation(obs),
         "policy": {"state": _json(entry.policy_state)},
-        "trail": [_json(_named(stage)) for stage in decision.trail],
-        "decision": {
-            "width": decision.width,
-            "expected": decision.expected,
-            "code": decision.code,
-            "reason": decision.reason,
-        },
+        **_decided(decision),
         "outcome": None if entry.outcome is None else _json(_named(entry.outcome)),
         "controller": _json(entry.controller),
     }
+    if entry.shadows:
+        content["shadows"] = {name: _decided(other) for name, other in entry.shadows.items()}
+    return content
 
 
 def read(path: Path) -> Iterator[Entry]:
@@ -155,25 +157,19 @@ def decode(content: Mapping[str, Any]) -> Entry:
     """
     if content.get("schema") != SCHEMA:
         raise ValueError(f"schema: must be {SCHEMA}; got {content.get('schema')!r}")
-    said, observed, outcome = content["decision"], content["observation"], content["outcome"]
-    decision = Decision(
-        content["tick"],
-        content["at_s"],
-        said["width"],
-        said["expected"],
-        said["code"],
-        said["reason"],
-        tuple(Stage(**stage) for stage in content["trail"]),
-    )
+    tick, at_s = content["tick"], content["at_s"]
+    observed, outcome = content["observation"], content["outcome"]
+    shadows = content.get("shadows", {}).items()
     answered = None
     if outcome is not None:
         answered = SetOutcome(**{**outcome, "result": SetResult(outcome["result"])})
     return Entry(
-        decision,
-        None if observed is None else observation(observed, content["tick"]),
+        _decision(content, tick, at_s),
+        None if observed is None else observation(observed, tick),
         answered,
         content["policy"]["state"],
         content["controller"],
+        {name: _decision(other, tick, at_s) for name, other in shadows},
     )
 
 
@@ -200,6 +196,25 @@ def observation(content: Mapping[str, Any], tick: int) -> Observation:
         ),
         Slo(**content["slo"]),
         None if content["resize"] is None else Resize(**content["resize"]),
+    )
+
+
+def _decided(decision: Decision) -> dict[str, Any]:
+    return {
+        "trail": [_json(_named(stage)) for stage in decision.trail],
+        "decision": {
+            "width": decision.width,
+            "expected": decision.expected,
+            "code": decision.code,
+            "reason": decision.reason,
+        },
+    }
+
+
+def _decision(content: Mapping[str, Any], tick: int, at_s: float) -> Decision:
+    said, trail = content["decision"], tuple(Stage(**stage) for stage in content["trail"])
+    return Decision(
+        tick, at_s, said["width"], said["expected"], said["code"], said["reason"], trail
     )
 
 

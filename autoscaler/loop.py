@@ -5,7 +5,7 @@ thread, no asyncio. It alone catches ``AutoscalerError``; anything else is a def
 """
 
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import fields
 
 from autoscaler.controller import Controller
@@ -47,6 +47,7 @@ class ControlLoop:
         log: where each tick is recorded, once.
         slo: the objective.
         tick_s: seconds between two ticks, > 0.
+        shadows: controllers by name that decide on the same observations and are never written.
 
     Attributes:
         ticks: ticks done.
@@ -54,7 +55,9 @@ class ControlLoop:
         lateness_s: how late the last tick started.
         errors: number of errors by (port, class of error); ports are source, target, write.
         readable: whether the last tick could read source and target.
-        last_tick_at_s: when the last tick was done, loop's clock; None: none yet.
+        last_tick_at_s: when the last tick began, loop's clock; None: none yet.
+        observation, decision, outcome: of the last tick; None: none (yet), see ``DecisionLog``.
+        shadow_decisions: what each shadow decided in the last tick; empty if it could not observe.
     """
 
     def __init__(
@@ -66,6 +69,7 @@ class ControlLoop:
         log: DecisionLog,
         slo: Slo,
         tick_s: float = 5.0,
+        shadows: Mapping[str, Controller] | None = None,
     ) -> None:
         require_number("tick_s", tick_s, 0, above=True)
         self.source = source
@@ -75,12 +79,17 @@ class ControlLoop:
         self.log = log
         self.slo = slo
         self.tick_s = tick_s
+        self.shadows: Mapping[str, Controller] = shadows or {}
         self.ticks = 0
         self.missed_ticks = 0
         self.lateness_s = 0.0
         self.errors: Counter[tuple[str, str]] = Counter()
         self.readable = False
         self.last_tick_at_s: float | None = None
+        self.observation: Observation | None = None
+        self.decision: Decision | None = None
+        self.outcome: SetOutcome | None = None
+        self.shadow_decisions: Mapping[str, Decision] = {}
         self._stopped = False
         self._unread = ""
 
@@ -143,6 +152,7 @@ class ControlLoop:
         now_s = self.clock.now_s()
         obs = self._observe(number, now_s)
         outcome = None
+        shadowed: dict[str, Decision] = {}
         if obs is None:
             decision = self._unreadable(number, now_s)
         else:
@@ -150,12 +160,20 @@ class ControlLoop:
             if decision.width is not None and decision.expected is not None:
                 outcome = self._write(decision.width, decision.expected)
                 self.controller.on_outcome(decision, outcome, obs)
+            if self.shadows:  # after the write, which they are not to delay
+                shadowed = {name: shadow.step(obs) for name, shadow in self.shadows.items()}
             resize = self.controller.resize
             if resize is not None:
                 obs = Observation(
                     number, now_s, obs.metrics, obs.width, obs.capabilities, obs.slo, resize
                 )
-        self.log.record(decision, obs, outcome, self.controller.policy.state())
+        state = self.controller.policy.state()
+        if shadowed:
+            self.log.record(decision, obs, outcome, state, shadowed)
+        else:
+            self.log.record(decision, obs, outcome, state)
+        self.observation, self.decision, self.outcome = obs, decision, outcome
+        self.shadow_decisions = shadowed
         self.ticks = number + 1
         self.last_tick_at_s = now_s
         return decision

@@ -3,7 +3,7 @@
 Every call returns within less than a tick, or raises an ``AutoscalerError``.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, Protocol
 
@@ -117,6 +117,10 @@ class DecisionLog(Protocol):
         obs: Observation | None,
         outcome: SetOutcome | None,
         policy_state: dict[str, Any],
+        shadows: Mapping[str, Decision] | None = None,
     ) -> None:
-        """``obs`` None: nothing could be observed; ``outcome`` None: nothing was written."""
+        """``obs`` None: nothing could be observed; ``outcome`` None: nothing was written.
+
+        ``shadows``: what each shadow policy decided, by its name; None: there are none.
+        """
         ...

@@ -18,10 +18,11 @@ from pathlib import Path
 
 import numpy as np
 
-from autoscaler import profiles, wiring
+from autoscaler import profiles
 from autoscaler.engine.fleet import Engine, Load
 from autoscaler.scenario import Scenario
 from autoscaler.traces import Lengths, RateProfile, Trace, load, synth, write
+from autoscaler.wiring import simulated
 
 PROFILE = "assumed-wide"
 RATE_RPS = 70.0
@@ -70,10 +71,10 @@ def tick() -> dict[str, float]:
     arrival_s = np.cumsum(rng.exponential(5.0, n))
     made = Trace(arrival_s - arrival_s[0], np.full(n, 64, np.int32), np.full(n, 16, np.int32))
     scenario = Scenario(profile=(PROFILE,), policy=("threshold",), resize="elastic-nixl")
-    run = wiring.plan(scenario)[0]
-    resize = wiring.resize_model(scenario.resize)
-    ticks = wiring.play(scenario, made, run, resize)[1].ticks
-    seconds = least_s(lambda: wiring.play(scenario, made, run, resize), 5)
+    run = simulated.plan(scenario)[0]
+    resize = simulated.resize_model(scenario.resize)
+    ticks = simulated.play(scenario, made, run, resize)[1].ticks
+    seconds = least_s(lambda: simulated.play(scenario, made, run, resize), 5)
     return {"ticks": ticks, "us_per_tick": seconds / ticks * 1e6}
 
 
@@ -88,7 +89,7 @@ def whole(made: Trace, suffix: str) -> dict[str, float]:
         started_s = time.perf_counter()
         read = load(scenario.trace)
         loaded_s = time.perf_counter()
-        document = wiring.simulate(scenario, read)
+        document = simulated.simulate(scenario, read)
         ended_s = time.perf_counter()
     result = document["results"][0]
     return {

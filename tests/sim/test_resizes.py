@@ -10,7 +10,7 @@ from autoscaler.model import SetResult, Slo
 from autoscaler.profile import Profile
 from autoscaler.sim.fleet import Fleet
 from autoscaler.sim.score import score
-from autoscaler.wiring import resize_model
+from autoscaler.wiring.simulated import resize_model
 from tests.sim.worlds import fleet, model, play_out, steady
 
 

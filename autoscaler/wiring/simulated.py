@@ -1,6 +1,6 @@
-"""The composition root: settings to objects. The only place that knows concrete classes."""
+"""Simulations: a trace, a profile and policies to loops around a simulated fleet."""
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, TextIO
@@ -54,6 +54,7 @@ class _NoLog:
         obs: Observation | None,
         outcome: SetOutcome | None,
         policy_state: dict[str, Any],
+        shadows: Mapping[str, Decision] | None = None,
     ) -> None:
         """Nothing."""
 
