@@ -166,7 +166,7 @@ class Operator:
                 record = self._begin(deployment, proven, desired, master)
                 state, reason = record.state, SENT
             elif not reason:
-                gone = in_flight(before)
+                gone = in_flight(before) or _unprovable(deployment)
                 reason = "the world is unprovable" if gone else "native ranks are not proven"
         else:
             state, reason = self._go_on(deployment, record, proven, reason)
@@ -288,3 +288,9 @@ class Operator:
 def _width(deployment: Mapping[str, Any]) -> int:
     roles = deployment["spec"]["roles"]
     return int(next(r["elasticEp"]["width"] for r in roles if r.get("elasticEp")))
+
+
+def _unprovable(deployment: Mapping[str, Any]) -> bool:
+    """Whether the pass before could not tell what became of an operation."""
+    conditions = (deployment.get("status") or {}).get("conditions", ())
+    return any(c["reason"] == "WorldUnprovable" for c in conditions)
