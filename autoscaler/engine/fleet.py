@@ -11,7 +11,7 @@ from autoscaler.engine.layout import (
     SLOT_BITS,
     STATE,
 )
-from autoscaler.engine.loop import admit_until, advance, drop_ranks, finish_step, reject_until
+from autoscaler.engine.loop import admit_until, advance, drop_ranks, reject_until
 from autoscaler.engine.physics import Physics
 
 TTFT_BOUNDS_S = np.array(
@@ -151,7 +151,10 @@ class Engine:
 
     def finish_step(self) -> float:
         """Play the step in progress to its end; returns the boundary, where changes may be made."""
-        finish_step(*self._arguments)
+        if self.state["in_step"]:
+            self.state["hold"] = 1
+            self.advance(float(self.state["step_end_s"]))
+            self.state["hold"] = 0
         return float(self.state["now_s"])
 
     def stall(self, until_s: float) -> None:

@@ -23,6 +23,7 @@ STATE = np.dtype(
         ("known", "i8"),  # arrivals whose time is known
         ("next_arrival", "i8"),
         ("in_step", "i8"),
+        ("hold", "i8"),  # 1: end the step in progress and begin no other
         ("decode_stale", "i8"),
         ("closed", "i8"),  # closed loop: a finish makes the next arrival
         ("accepting", "i8"),  # 0: arrivals are left alone until somebody decides about them

@@ -289,40 +289,6 @@ def _first_tokens(
 
 
 @compiled
-def _complete_step(
-    s, ranks, arrival_s, prompt, output, first_s, finish_s, outcome, slots, heap,
-    first_request, first_rank, ttft_bounds, ttft_counts, itl_bounds, itl_counts, itl_fine,
-):  # fmt: skip
-    """Move to the boundary at the end of the step in progress, and give out its tokens."""
-    s.now_s = s.step_end_s
-    s.in_step = 0
-    if s.decoding > 0:
-        _observe_itl(s, s.step_s, s.decoding, itl_bounds, itl_counts, itl_fine)
-        s.kv_tokens += s.decoding
-        s.step += 1
-        _finish_due(s, ranks, arrival_s, prompt, output, finish_s, outcome, slots, heap)
-    if s.first_tokens > 0:
-        _first_tokens(
-            s, ranks, arrival_s, prompt, output, first_s, finish_s, outcome, slots, heap,
-            first_request, first_rank, ttft_bounds, ttft_counts,
-        )  # fmt: skip
-
-
-@compiled
-def finish_step(
-    state, physics, ranks, arrival_s, prompt, output, first_s, finish_s, outcome,
-    link, slots, heap, first_request, first_rank, decode_s, ttft_bounds, ttft_counts,
-    itl_bounds, itl_counts, itl_fine,
-):  # fmt: skip
-    """Play the step in progress to its end and begin no other."""
-    if state[0].in_step == 1:
-        _complete_step(
-            state[0], ranks, arrival_s, prompt, output, first_s, finish_s, outcome, slots, heap,
-            first_request, first_rank, ttft_bounds, ttft_counts, itl_bounds, itl_counts, itl_fine,
-        )  # fmt: skip
-
-
-@compiled
 def advance(
     until_s, state, physics, ranks, arrival_s, prompt, output, first_s, finish_s, outcome,
     link, slots, heap, first_request, first_rank, decode_s, ttft_bounds, ttft_counts,
@@ -335,13 +301,22 @@ def advance(
         if s.in_step == 1:
             if s.step_end_s > until_s:
                 return
-            _complete_step(
-                s, ranks, arrival_s, prompt, output, first_s, finish_s, outcome, slots, heap,
-                first_request, first_rank, ttft_bounds, ttft_counts, itl_bounds, itl_counts,
-                itl_fine,
-            )  # fmt: skip
+            s.now_s = s.step_end_s
+            s.in_step = 0
+            if s.decoding > 0:
+                _observe_itl(s, s.step_s, s.decoding, itl_bounds, itl_counts, itl_fine)
+                s.kv_tokens += s.decoding
+                s.step += 1
+                _finish_due(s, ranks, arrival_s, prompt, output, finish_s, outcome, slots, heap)
+            if s.first_tokens > 0:
+                _first_tokens(
+                    s, ranks, arrival_s, prompt, output, first_s, finish_s, outcome, slots,
+                    heap, first_request, first_rank, ttft_bounds, ttft_counts,
+                )  # fmt: skip
             if s.closed == 1:
                 _next_ready(s, p, ranks, arrival_s)
+            if s.hold == 1:
+                return
         elif s.now_s > until_s:
             return  # the decode clock stands still until now_s
         if s.accepting == 1:
