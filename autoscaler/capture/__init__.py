@@ -1,0 +1,1 @@
+"""Measures a running deployment with streaming requests, as its clients experience it."""

@@ -1,0 +1,174 @@
+"""``autoscaler capture``: measures a running deployment. Imported only when it is asked for."""
+
+import asyncio
+import datetime
+import re
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated
+
+import aiohttp
+import typer
+from rich.console import Console
+from rich.progress import Progress
+
+from autoscaler import __version__
+from autoscaler.capture import cells, table
+from autoscaler.clock import SystemClock, wall_s
+from autoscaler.errors import ConfigError, ObservationError
+from autoscaler.parameters import require_number, require_whole
+from autoscaler.ports import Clock
+
+_BOUND = re.compile(r"data_parallel_rank -1 is out of range \[0, (\d{1,4})\)")
+_USUAL_CONCURRENCY = "1,4,8,16,32,64"
+_USUAL_OPEN_REQUESTS = 256
+
+
+@dataclass(frozen=True, slots=True)
+class _Plan:
+    """Cells to measure: clients or arrival rates, in this order, with their numbers of requests."""
+
+    closed: tuple[tuple[int, int], ...]
+    opened: tuple[tuple[float, int], ...]
+
+    @property
+    def requests(self) -> int:
+        return sum(n for _, n in (*self.closed, *self.opened))
+
+
+def capture(
+    url: Annotated[str, typer.Option(help="Of the deployment, http(s)://host:port.")],
+    model: Annotated[str, typer.Option(help="Served model name.")],
+    out: Annotated[Path, typer.Option(help="CSV to write; its provenance goes beside it.")],
+    concurrency: Annotated[
+        str | None,
+        typer.Option(help=f"Clients of the closed loops. [default: {_USUAL_CONCURRENCY}]"),
+    ] = None,
+    rps: Annotated[
+        str | None,
+        typer.Option(help="Poisson arrivals/s of open loops, comma-separated. [default: none]"),
+    ] = None,
+    prompt_tokens: Annotated[int, typer.Option(help="Of every request.")] = 1024,
+    output_tokens: Annotated[int, typer.Option(help="Of every request.")] = 256,
+    requests: Annotated[
+        int | None,
+        typer.Option(help="A cell. [default: 32 to 128 by concurrency; 256 open loop]"),
+    ] = None,
+    width: Annotated[
+        int | None, typer.Option(help="Present width. [default: asked of the engine]")
+    ] = None,
+    gpus_per_width: Annotated[
+        int | None, typer.Option(help="GPUs of one rank. [default: the table says none]")
+    ] = None,
+    timeout_s: Annotated[float, typer.Option(help="Limit of a request.")] = 600.0,
+    api_key_file: Annotated[Path | None, typer.Option(help="Holds the API key.")] = None,
+    seed: Annotated[int, typer.Option(help="Of prompts and arrivals.")] = 0,
+) -> None:
+    """Measure a running deployment with streaming requests, for calibrate.
+
+    Example: autoscaler capture --url http://localhost:8000 --model chat --out chat.csv
+    """
+    require_whole("width", width, 1)
+    require_whole("gpus_per_width", gpus_per_width, 1)
+    require_whole("requests", requests, 1)
+    if concurrency is None and rps is None:
+        concurrency = _USUAL_CONCURRENCY
+    plan = _Plan(
+        tuple(
+            (c, requests or cells.usual_requests(c)) for c in _wholes("concurrency", concurrency)
+        ),
+        tuple((r, requests or _USUAL_OPEN_REQUESTS) for r in _numbers("rps", rps)),
+    )
+    key = _secret(api_key_file)
+    load = cells.Load(url, model, prompt_tokens, output_tokens, timeout_s, seed, key)
+    errors = Console(stderr=True)
+    with Progress(console=errors, transient=True, disable=not errors.is_terminal) as progress:
+        task = progress.add_task("measuring", total=plan.requests)
+        measured, present = asyncio.run(_measure(load, plan, width, lambda: progress.advance(task)))
+    begun = datetime.datetime.fromtimestamp(wall_s(), datetime.UTC)
+    provenance = {
+        "program": f"autoscaler {__version__} capture",
+        "url": url,
+        "model": model,
+        "finished": begun.isoformat(timespec="seconds"),
+        "width": present,
+        "width_from": "the engine" if width is None else "the command line",
+        "prompt_tokens": prompt_tokens,
+        "output_tokens": output_tokens,
+        "prompts": "random token ids, ignore_eos",
+        "seed": seed,
+    }
+    deployment = table.Deployment(present, gpus_per_width, prompt_tokens, output_tokens)
+    for path in table.write(out, measured, deployment, provenance):
+        typer.echo(path)
+    failed = sum(cell.failed for cell in measured)
+    if failed:
+        raise ObservationError(
+            f"{failed} of {plan.requests} requests failed; the table leaves them out"
+        )
+
+
+async def _measure(
+    load: cells.Load, plan: _Plan, width: int | None, on_done: Callable[[], None]
+) -> tuple[list[cells.Cell], int]:
+    clock: Clock = SystemClock()
+    present = await _present_width(load) if width is None else width
+    await cells.warm_up(load, clock)
+    measured = [await cells.closed_loop(load, c, n, clock, on_done) for c, n in plan.closed]
+    measured += [await cells.open_loop(load, r, n, clock, on_done) for r, n in plan.opened]
+    return measured, present
+
+
+async def _present_width(load: cells.Load) -> int:
+    """What a refused rank of -1 gives away."""
+    body = {"model": load.model, "prompt": "Hello", "max_tokens": 1}
+    headers = {"X-data-parallel-rank": "-1"}
+    if load.api_key:
+        headers["Authorization"] = f"Bearer {load.api_key}"
+    timeout = aiohttp.ClientTimeout(total=min(load.timeout_s, 30.0))
+    address = load.url.rstrip("/") + "/v1/completions"
+    try:
+        async with (
+            aiohttp.ClientSession(timeout=timeout) as session,
+            session.post(address, json=body, headers=headers, allow_redirects=False) as response,
+        ):
+            found = _BOUND.search(await response.text())
+    except (aiohttp.ClientError, TimeoutError, OSError) as error:
+        raise ObservationError(f"{address}: no answer: {type(error).__name__}") from error
+    if found is None:
+        raise ConfigError("width: must be given, the deployment does not tell; got nothing")
+    return int(found.group(1))
+
+
+def _numbers(key: str, text: str | None) -> list[float]:
+    values = []
+    for part in (text or "").split(","):
+        if not part.strip():
+            continue
+        try:
+            value = float(part)
+        except ValueError as error:
+            raise ConfigError(
+                f"{key}: must be numbers with commas between; got {text!r}"
+            ) from error
+        require_number(key, value, 0, above=True)
+        values.append(value)
+    return values
+
+
+def _wholes(key: str, text: str | None) -> list[int]:
+    values = _numbers(key, text)
+    for value in values:
+        if value != int(value):
+            raise ConfigError(f"{key}: must be whole numbers; got {text!r}")
+    return [int(value) for value in values]
+
+
+def _secret(path: Path | None) -> str:
+    if path is None:
+        return ""
+    try:
+        return path.read_text(encoding="utf-8").strip()
+    except (OSError, UnicodeDecodeError) as error:
+        raise ConfigError(f"api_key_file: {path}: must be a readable file") from error
