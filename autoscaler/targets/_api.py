@@ -15,6 +15,7 @@ from typing import Any
 from urllib.parse import quote, urlencode, urlsplit
 
 import urllib3
+import yaml
 from kubernetes import client
 from kubernetes.config import ConfigException, kube_config
 from kubernetes.config.incluster_config import InClusterConfigLoader
@@ -246,6 +247,18 @@ def path(api_version: str, namespace: str, plural: str, name: str, subresource: 
     return "/".join([root, *(quote(part, safe="") for part in parts if part)])
 
 
+_UNUSABLE = (
+    ConfigException,
+    OSError,
+    yaml.YAMLError,
+    # The loader trusts the file's shape: a list for a mapping is an AttributeError in it.
+    ValueError,
+    KeyError,
+    TypeError,
+    AttributeError,
+)
+
+
 def _configuration(access: Access) -> client.Configuration:
     configuration = client.Configuration()
     in_pod = "KUBERNETES_SERVICE_HOST" in os.environ
@@ -258,8 +271,7 @@ def _configuration(access: Access) -> client.Configuration:
             kube_config.load_kube_config(
                 access.kubeconfig, access.context, configuration, persist_config=False
             )
-    except (ConfigException, OSError, ValueError, KeyError, TypeError, AttributeError) as error:
-        # The loader trusts the file's shape: a list for a mapping is an AttributeError in it.
+    except _UNUSABLE as error:
         name = access.kubeconfig or (access.account if in_pod else "the default kubeconfig")
         raise ConfigError(f"kubeconfig: {name}: must be usable; {redacted(str(error))}") from error
     parts = urlsplit(str(configuration.host))

@@ -1,6 +1,8 @@
 """Sockets and HTTP: requests in, answers out, and the troubles between."""
 
+import contextlib
 import json
+import socket
 import sys
 import threading
 from collections.abc import Iterator
@@ -51,6 +53,27 @@ class Answers(Protocol):
 class Http(ThreadingHTTPServer):
     daemon_threads = True
     api: Answers
+
+    def __init__(self, *given: Any) -> None:
+        super().__init__(*given)
+        self._open: set[socket.socket] = set()
+
+    def hang_up(self) -> None:
+        """End the connections that are open, kept alive ones as well."""
+        for connection in list(self._open):
+            with contextlib.suppress(OSError):
+                connection.shutdown(socket.SHUT_RDWR)
+
+    def get_request(self) -> tuple[socket.socket, Any]:
+        """Remember the connection."""
+        connection, address = super().get_request()
+        self._open.add(connection)
+        return connection, address
+
+    def shutdown_request(self, request: Any) -> None:
+        """Forget the connection."""
+        self._open.discard(request)
+        super().shutdown_request(request)
 
     def handle_error(self, request: Any, client_address: Any) -> None:
         """Clients that hang up are what some tests are about; everything else is a defect."""

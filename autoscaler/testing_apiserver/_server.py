@@ -57,6 +57,7 @@ class ApiServer:
     Args:
         clock: for time stamps of objects.
         tls: context of a server certificate; None: plain HTTP.
+        port: where to listen; 0: any free port.
 
     Attributes:
         store: the objects, for tests that are somebody else's controller.
@@ -66,7 +67,9 @@ class ApiServer:
         watch_second_s: real seconds that one second of a watch's ``timeoutSeconds`` lasts.
     """
 
-    def __init__(self, clock: Clock | None = None, tls: ssl.SSLContext | None = None) -> None:
+    def __init__(
+        self, clock: Clock | None = None, tls: ssl.SSLContext | None = None, port: int = 0
+    ) -> None:
         self.store = Store(clock or SystemClock())
         self.tokens: dict[str, User] = {"admin": ADMIN}
         self.faults: list[Fault] = []
@@ -74,7 +77,7 @@ class ApiServer:
         self.watch_second_s = 1.0
         self.closing = threading.Event()
         self._lock = threading.Lock()
-        self._http = Http(("127.0.0.1", 0), Handler)
+        self._http = Http(("127.0.0.1", port), Handler)
         self._http.api = self
         if tls is not None:
             self._http.socket = tls.wrap_socket(self._http.socket, server_side=True)
@@ -102,6 +105,7 @@ class ApiServer:
             self.store.changed.notify_all()
         self._http.shutdown()
         self._http.server_close()
+        self._http.hang_up()
         self._thread.join()
 
     def install(self, crd: str | Path) -> None:
