@@ -7,6 +7,7 @@ step that prefills, and the decode staircase, are looked up by width.
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import pairwise
 
 import numpy as np
 
@@ -18,6 +19,33 @@ from autoscaler.steps import Steps, graph_sizes
 
 Knots = dict[int, float]
 """Decode step in ms by batch size."""
+
+
+NAMES = (
+    "overhead_s", "api_serial_s", "token_s", "network_token_s", "rank_token_s", "mixed_share",
+    "cap_share",
+)  # fmt: skip
+"""Parameters that do not depend on the width, in the order of a vector."""
+
+
+@dataclass(frozen=True, slots=True)
+class Prior:
+    """What is known of a parameter without the table.
+
+    Args:
+        value: from the model's and the machine's data sheets, > 0.
+        factor: how far off it may well be; infinite certainty: 1, which fixes the value.
+    """
+
+    value: float
+    factor: float = 2.0
+
+    def cost(self, value: float) -> float:
+        """Squared distance in powers of the factor, weighed like a few cells."""
+        if self.factor == 1.0:
+            return 0.0
+        distance = np.log(max(value, 1e-12) / self.value) / np.log(self.factor)
+        return 2.0 * float(distance) ** 2
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,8 +75,9 @@ class Fitted:
     @classmethod
     def from_vector(cls, vector: Vector, widths: Sequence[int]) -> "Fitted":
         """From float64[7 + widths], in the order of the fields, to five digits."""
-        values = rounded(vector)
-        return cls(*values[:7], flat_s=dict(zip(widths, values[7:], strict=True)))
+        overhead, api, token, network, rank, mixed, cap, *flat = rounded(vector)
+        by_width = dict(zip(widths, flat, strict=True))
+        return cls(overhead, api, token, network, rank, mixed, cap, by_width)
 
     def steps(self, width: int, decode_ms: Knots) -> Steps:
         """Step costs at one width."""
@@ -75,27 +104,35 @@ class Fitted:
         )
 
 
-def bounds(cells: Sequence[Cell], *, early_stops: bool) -> list[tuple[float, float]]:
+def bounds(
+    cells: Sequence[Cell], priors: Mapping[str, Prior], *, early_stops: bool
+) -> list[tuple[float, float]]:
     """Where to search, scaled by the unloaded TTFT, so that any model and machine fits in.
 
     Args:
         cells: the table; its lowest concurrency gives the scale.
+        priors: by name; those with factor 1 are not searched.
         early_stops: whether the share of requests at the cap is searched too, or is 1.
     """
     fewest = min(c.concurrency for c in cells)
     unloaded = [c for c in cells if c.concurrency == fewest and "ttft_p50_ms" in c.measured]
     ttft_s = max((c.measured["ttft_p50_ms"] / 1e3 for c in unloaded), default=0.1)
     token_s = ttft_s / max((c.prompt_tokens for c in unloaded), default=1024)
-    return [
-        (0.0, 0.5 * ttft_s),  # overhead
-        (0.0002, 0.003),  # API server: tokenizing a thousand tokens takes about a millisecond
-        (0.0, 0.6 * token_s),
-        (0.0, 1.2 * token_s),
-        (0.0, 0.3 * token_s),
-        (0.0, 1.0),
-        (0.5, 0.85) if early_stops else (1.0, 1.0 + 1e-9),
-        *[(0.02 * ttft_s, ttft_s)] * len({c.width for c in cells}),
-    ]
+    limits = {
+        "overhead_s": (0.0, 0.5 * ttft_s),
+        # Tokenizing a thousand tokens takes about a millisecond.
+        "api_serial_s": (0.0002, 0.003),
+        "token_s": (0.0, 0.6 * token_s),
+        "network_token_s": (0.0, 1.2 * token_s),
+        "rank_token_s": (0.0, 0.3 * token_s),
+        "mixed_share": (0.0, 1.0),
+        "cap_share": (0.5, 0.85) if early_stops else (1.0, 1.0),
+    }
+    for name, prior in priors.items():
+        if prior.factor == 1.0:
+            limits[name] = (prior.value, prior.value)
+    widths = {c.width for c in cells}
+    return [limits[name] for name in NAMES] + [(0.02 * ttft_s, ttft_s)] * len(widths)
 
 
 def staircases(cells: Sequence[Cell], slots: int, ranks_of: Mapping[int, int]) -> dict[int, Knots]:
@@ -121,7 +158,7 @@ def staircases(cells: Sequence[Cell], slots: int, ranks_of: Mapping[int, int]) -
         logs[cell.width].setdefault(size, []).append(np.log(cell.measured["itl_p50_ms"]))
     known = {w: {s: float(np.mean(v)) for s, v in sorted(by.items())} for w, by in logs.items()}
     for width, by_size in known.items():
-        for below, size in zip(sizes, sizes[1:], strict=False):
+        for below, size in pairwise(sizes):
             growth = [
                 other[size] - other[below]
                 for w, other in known.items()

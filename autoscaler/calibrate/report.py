@@ -93,6 +93,11 @@ def text(comparisons: Sequence[Comparison]) -> str:
     return "\n".join(lines)
 
 
+def workload_dict(workload: Workload) -> dict[str, float]:
+    """The arguments of ``Workload``, for a profile to keep."""
+    return {"cap_share": workload.cap_share, "mean_share": round(workload.mean_share, 4)}
+
+
 def described(fit: Fit, comparisons: Sequence[Comparison], captures: Sequence[str]) -> Profile:
     """The fitted profile with what the fit says about itself.
 
@@ -101,14 +106,10 @@ def described(fit: Fit, comparisons: Sequence[Comparison], captures: Sequence[st
         comparisons: of the cells it was fitted to.
         captures: file names, without folders, so that a profile is the same on every machine.
     """
-    workload = fit.workload
     content = {
         "captures": list(captures),
         "seed": fit.effort.seed,
-        "workload": {
-            "cap_share": workload.cap_share,
-            "mean_share": round(workload.mean_share, 4),
-        },
+        "workload": workload_dict(fit.workload),
         "pooled": {
             "token_s": fit.fitted.token_s,
             "network_token_s": fit.fitted.network_token_s,

@@ -7,16 +7,17 @@ import numpy as np
 import numpy.typing as npt
 
 from autoscaler.calibrate.captures import Cell
-from autoscaler.calibrate.parameters import Fitted, Knots, bounds, staircases
+from autoscaler.calibrate.parameters import Fitted, Prior, bounds, staircases
 from autoscaler.calibrate.search import Vector, search
 from autoscaler.calibrate.workload import EARLY_STOP_MEAN_SHARE, Workload, uniform_numbers
 from autoscaler.engine.draws import closed_loop
 from autoscaler.engine.physics import Physics
 from autoscaler.errors import ConfigError
-from autoscaler.profile import Profile
+from autoscaler.profile import SCHEMA, Profile
+from autoscaler.steps import Steps
 
 WEIGHTS = {
-    "ttft_p50_ms": 1.0,
+    "ttft_p50_ms": 1.5,
     "ttft_p95_ms": 1.5,
     "tpot_p50_ms": 1.0,
     "itl_p99_ms": 0.5,
@@ -67,6 +68,22 @@ class Fit:
     cost: float
 
 
+def unfitted(name: str, layout: str, provenance: str, **given: object) -> Profile:
+    """A profile with everything but its costs."""
+    return Profile.from_dict(
+        {
+            "schema": SCHEMA,
+            "name": name,
+            "kind": "fitted",
+            "layout": layout,
+            "provenance": provenance,
+            "widths": {1: Steps(((1, 1.0),)).to_dict()},
+            **given,
+        },
+        name,
+    )
+
+
 def simulate(
     cell: Cell,
     physics: Physics,
@@ -101,6 +118,7 @@ def fit(
     base: Profile,
     *,
     early_stops: bool = True,
+    priors: Mapping[str, Prior] | None = None,
     effort: Effort | None = None,
     progress: Callable[[int], None] | None = None,
 ) -> Fit:
@@ -110,6 +128,7 @@ def fit(
         cells: all of one deployment.
         base: name, layout, TP, slots and the like; its costs are replaced.
         early_stops: whether outputs may stop before the cap.
+        priors: what is known of parameters, by their name in ``parameters.NAMES``.
         effort: of the search.
         progress: is told the number of evaluations so far.
 
@@ -117,6 +136,7 @@ def fit(
         ConfigError: a width without a single ITL p50, or no cell at all.
     """
     effort = effort or Effort()
+    priors = priors or {}
     widths = sorted({c.width for c in cells})
     ranks_of = {w: 1 if base.layout == "wide_tp" else w for w in widths}
     knots = staircases(cells, base.slots_per_rank, ranks_of)
@@ -137,14 +157,15 @@ def fit(
         fitted = Fitted.from_vector(vector, widths)
         physics = _physics(fitted.apply(base, knots), widths)
         workload = fitted.workload(mean_share)
-        return sum(
+        known = sum(prior.cost(getattr(fitted, name)) for name, prior in priors.items())
+        return known + sum(
             cell_cost(cell, simulate(cell, physics[cell.width], workload, uniform[cell.requests]))
             for cell in cells
         )
 
     best = search(
         cost,
-        bounds(cells, early_stops=early_stops),
+        bounds(cells, priors, early_stops=early_stops),
         generations=effort.generations,
         population=effort.population,
         refinements=effort.refinements,
@@ -180,6 +201,3 @@ def evaluations(effort: Effort, cells: Sequence[Cell]) -> int:
 
 def _physics(profile: Profile, widths: Sequence[int]) -> dict[int, Physics]:
     return {width: profile.physics(width) for width in widths}
-
-
-__all__ = ["WEIGHTS", "Effort", "Fit", "Knots", "cell_cost", "evaluations", "fit", "simulate"]
