@@ -109,7 +109,7 @@ class HttpClient:
         """The session, a new one if a certificate file has changed.
 
         Args:
-            timeout_s: limit of each connect and read, s, > 0.
+            timeout_s: when the caller gives up, s, > 0.
             given_up: when set, the body is read no further.
 
         Raises:
@@ -135,8 +135,9 @@ class GuardedSession(requests.Session):
         self._guard = _Guard(access, max_bytes)
 
     def begin(self, timeout_s: float, given_up: threading.Event) -> None:
-        """Set the limits of the requests to come."""
-        self._guard.timeout_s = timeout_s
+        """Set the limits of the requests to come: of all together, and when to stop."""
+        # So that a silent server's call has ended by itself before it is given up on.
+        self._guard.timeout_s = 0.8 * timeout_s
         self._guard.given_up = given_up
 
     def get_adapter(self, url: str | bytes) -> BaseAdapter:  # noqa: ARG002  # requests' signature
