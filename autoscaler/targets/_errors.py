@@ -75,23 +75,39 @@ def error_of(where: str, status: int, content_type: str, content: bytes) -> Targ
     return TargetError(f"{text}: must be an answer of an API server")
 
 
+_RESULTS: tuple[tuple[type[TargetError], SetResult], ...] = (
+    (TargetConflict, SetResult.CONFLICT),
+    (Gone, SetResult.CONFLICT),
+    (TargetRefused, SetResult.REFUSED),
+    (TargetForbidden, SetResult.FORBIDDEN),
+    (Unauthenticated, SetResult.FORBIDDEN),
+    (NotSent, SetResult.SKIPPED),
+)
+
+
 def outcome(write: Callable[[], Mapping[str, Any]]) -> SetOutcome:
     """Do one write and say how it went; never resends, never raises a TargetError."""
     try:
         written = write()
-    except (TargetConflict, Gone) as error:
-        return SetOutcome(SetResult.CONFLICT, detail=str(error))
-    except TargetRefused as error:
-        return SetOutcome(SetResult.REFUSED, detail=str(error))
-    except (TargetForbidden, Unauthenticated) as error:
-        return SetOutcome(SetResult.FORBIDDEN, detail=str(error))
-    except NotSent as error:
-        return SetOutcome(SetResult.SKIPPED, detail=str(error))
     except TargetError as error:
-        return SetOutcome(SetResult.AMBIGUOUS, detail=str(error))
+        return SetOutcome(_result(error), detail=str(error))
     metadata = written.get("metadata")
     generation = metadata.get("generation") if isinstance(metadata, dict) else None
     return SetOutcome(SetResult.APPLIED, generation if type(generation) is int else None)
+
+
+def unwritten(error: TargetError) -> SetOutcome:
+    """The outcome of a write that did not come about because the look before it failed."""
+    result = _result(error)
+    result = SetResult.SKIPPED if result is SetResult.AMBIGUOUS else result
+    return SetOutcome(result, detail=f"nothing was written: {error}")
+
+
+def _result(error: TargetError) -> SetResult:
+    for kind, result in _RESULTS:
+        if isinstance(error, kind):
+            return result
+    return SetResult.AMBIGUOUS
 
 
 def _status_object(content: bytes) -> dict[str, Any]:
