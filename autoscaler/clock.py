@@ -3,6 +3,7 @@
 import random
 import threading
 import time
+from datetime import UTC, datetime
 
 
 class SystemClock:
@@ -38,3 +39,8 @@ class SystemClock:
 def wall_s() -> float:
     """Unix seconds, for exported time stamps and log lines only: it may jump, so never subtract."""
     return time.time()
+
+
+def wall_time() -> str:
+    """Date and time, UTC, ISO 8601, for people who read a log; nothing is to compute with it."""
+    return datetime.now(UTC).isoformat(timespec="milliseconds")

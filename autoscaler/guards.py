@@ -42,6 +42,18 @@ class Guards:
         self._seen: Capabilities | None = None  # what _reach was computed from
         self._reach: Capabilities | None = None
 
+    def retune(self, params: Params) -> None:
+        """Go by other limits from now on, without forgetting resizes, reversals and wishes.
+
+        A longer scale-down window is a new warm-up: the wishes that it lacks are gone.
+        """
+        history = self._history
+        if params.scale_down_window_s > self.params.scale_down_window_s:
+            history.started_at_s = None
+        history.wishes.window_s = params.scale_down_window_s
+        self.params = history.params = params
+        self._seen = self._reach = None
+
     def resized(self, from_width: int, to_width: int, at_s: float) -> None:
         """A resize began. Refused and conflicting writes are none, and move no timer."""
         history = self._history

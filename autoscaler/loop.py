@@ -211,7 +211,7 @@ class ControlLoop:
                 if isinstance(error, kind):
                     return SetOutcome(result, detail=str(error))
             return SetOutcome(SetResult.AMBIGUOUS, detail=str(error))
-        if outcome.result is not SetResult.APPLIED:
+        if outcome.result not in (SetResult.APPLIED, SetResult.SKIPPED):
             self.errors["write", outcome.result.value] += 1
         return outcome
 

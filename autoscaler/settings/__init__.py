@@ -1,0 +1,17 @@
+"""What ``autoscaler run`` goes by: a YAML file and the environment, checked and frozen.
+
+``load`` reads both. Relative paths in them are relative to the configuration file.
+"""
+
+from autoscaler.settings.document import Log, Settings, SettingsError, TelemetrySection, load
+from autoscaler.settings.target import PluginChoice, TargetSettings
+
+__all__ = [
+    "Log",
+    "PluginChoice",
+    "Settings",
+    "SettingsError",
+    "TargetSettings",
+    "TelemetrySection",
+    "load",
+]

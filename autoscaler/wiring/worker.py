@@ -1,0 +1,278 @@
+"""One target's live loop in a thread of its own, so that a slow target never delays another.
+
+Builds source, target and controllers from settings, takes changed settings up between two ticks,
+and ends at once when told to.
+"""
+
+import threading
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from autoscaler.controller import Controller
+from autoscaler.journal import Journal, Logger
+from autoscaler.loop import ControlLoop
+from autoscaler.model import Decision, Observation, SetOutcome
+from autoscaler.ports import Clock, DecisionLog, MetricsSource, SourceContext, Target
+from autoscaler.redaction import Redaction
+from autoscaler.settings import TargetSettings
+from autoscaler.targets.dry_run import DryRun
+from autoscaler.telemetry import Telemetry
+from autoscaler.wiring.decision_file import DecisionFile, FileLog
+
+_STALLED_TICKS = 3
+
+
+class _Wakeable:
+    """A clock whose sleepers can be woken again and again; its time is the one it is given."""
+
+    def __init__(self, clock: Clock) -> None:
+        self._clock = clock
+        self.wake = threading.Event()
+
+    def now_s(self) -> float:
+        return self._clock.now_s()
+
+    def sleep(self, duration_s: float) -> None:
+        if duration_s > 0:
+            self.wake.wait(duration_s)
+
+
+class _Several:
+    """Records each tick in several places."""
+
+    def __init__(self, logs: list[DecisionLog]) -> None:
+        self._logs = logs
+
+    def record(
+        self,
+        decision: Decision,
+        obs: Observation | None,
+        outcome: SetOutcome | None,
+        policy_state: dict[str, object],
+        shadows: Mapping[str, Decision] | None = None,
+    ) -> None:
+        for log in self._logs:
+            log.record(decision, obs, outcome, policy_state, shadows)
+
+
+@dataclass(frozen=True, slots=True)
+class Outlets:
+    """Where ticks are shown.
+
+    Args:
+        telemetry: the series.
+        logger: the run's log.
+        file: the decision log; None: none is written.
+    """
+
+    telemetry: Telemetry
+    logger: Logger
+    file: DecisionFile | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """What a worker is to go by from its next tick on; source and target None: as before."""
+
+    settings: TargetSettings
+    redaction: Redaction
+    source: MetricsSource | None
+    target: Target | None
+
+
+class Worker:
+    """One target's loop in a thread of its own.
+
+    Args:
+        settings: the target's.
+        redaction: of the whole configuration.
+        clock: shared by all loops.
+        outlets: where ticks are shown.
+        dry_run: read the target and never write it.
+
+    Raises:
+        ConfigError: source, target or policy cannot be built.
+    """
+
+    def __init__(
+        self,
+        settings: TargetSettings,
+        redaction: Redaction,
+        clock: Clock,
+        outlets: Outlets,
+        *,
+        dry_run: bool = False,
+    ) -> None:
+        self.settings = settings
+        self.failure: BaseException | None = None
+        self._outlets = outlets
+        self._dry_run = dry_run
+        self._clock = _Wakeable(clock)
+        self._lock = threading.Lock()
+        self._change: Change | None = None
+        self._stopping = False
+        self._effective: int | None = None
+        self._applied = settings
+        self._started_at_s = clock.now_s()
+        self._journal = Journal(outlets.logger.bind(target=settings.name), lambda: self.loop.errors)
+        self.loop = self._new_loop(
+            settings, redaction, self._source(settings), self._target(settings)
+        )
+        self._thread = threading.Thread(target=self._work, name=settings.name, daemon=True)
+
+    def start(self) -> None:
+        """Tick from now on."""
+        self._started_at_s = self._clock.now_s()
+        self._thread.start()
+
+    def tick(self) -> None:
+        """One tick, in the caller's thread; for a worker that was not started."""
+        self.loop.tick()
+        self._after_tick()
+
+    def prepare(self, settings: TargetSettings, redaction: Redaction) -> Change:
+        """Build what other settings need, and change nothing yet.
+
+        Whatever has not changed stays: with the same target what was learnt of it (cool-downs,
+        the resize in flight), with the same source its window.
+
+        Raises:
+            ConfigError: source or target cannot be built.
+        """
+        before = self.settings
+        moved = settings.target != before.target
+        resourced = settings.source != before.source or settings.steering.slo != before.steering.slo
+        return Change(
+            settings,
+            redaction,
+            self._source(settings) if moved or resourced else None,
+            self._target(settings) if moved else None,
+        )
+
+    def take_up(self, change: Change) -> None:
+        """Go by a change, made by ``prepare``, from the next tick on."""
+        with self._lock:
+            earlier = self._change  # one that was not taken up yet
+            if earlier is not None:
+                source, target = change.source or earlier.source, change.target or earlier.target
+                change = Change(change.settings, change.redaction, source, target)
+            self.settings, self._change = change.settings, change
+            self._clock.wake.set()
+
+    def stop(self) -> None:
+        """End after the present tick, and a sleep at once."""
+        with self._lock:
+            self._stopping = True
+            self.loop.stop()
+            self._clock.wake.set()
+
+    def join(self, timeout_s: float) -> bool:
+        """Wait for the end; whether it came."""
+        if self._thread.ident is not None:
+            self._thread.join(max(timeout_s, 0.0))
+        return not self._thread.is_alive()
+
+    @property
+    def stalled(self) -> bool:
+        """Whether the last tick is so long ago that the loop has to be taken for stuck."""
+        last_s = self.loop.last_tick_at_s
+        since_s = self._clock.now_s() - (self._started_at_s if last_s is None else last_s)
+        return since_s > _STALLED_TICKS * self.loop.tick_s
+
+    def _work(self) -> None:
+        try:
+            while not self._stopping:
+                self._apply_change()
+                last_s = self.loop.last_tick_at_s
+                if last_s is not None:  # not sooner than the tick that was due anyway
+                    self._clock.sleep(last_s + self.loop.tick_s - self._clock.now_s())
+                if not self._stopping and self._change is None:
+                    self.loop.run(after_tick=self._after_tick)
+        except BaseException as error:  # noqa: BLE001  # the main thread raises it
+            self.failure = error
+
+    def _after_tick(self) -> None:
+        obs = self.loop.observation
+        self._effective = None if obs is None else obs.width.effective
+        if not self._stopping:
+            self._outlets.telemetry.observe(self.settings.name, self.loop)
+
+    def _apply_change(self) -> None:
+        with self._lock:
+            change, self._change = self._change, None
+            if not self._stopping:
+                self._clock.wake.clear()
+        if change is None:
+            return
+        loop, settings = self.loop, change.settings
+        if change.target is not None and change.source is not None:
+            # Another deployment: whatever was learnt is of the old one.
+            self.loop = self._new_loop(settings, change.redaction, change.source, change.target)
+            self._outlets.telemetry.restart(settings.name)
+            return
+        before = self._applied
+        settings.steering.retune(loop.controller, before.steering)
+        loop.shadows = _shadows(settings, before, loop.shadows)
+        loop.source = change.source or loop.source
+        loop.slo, loop.tick_s = settings.steering.slo, settings.steering.tick_s
+        loop.log = self._log(settings, change.redaction)
+        self._applied = settings
+
+    def _new_loop(
+        self,
+        settings: TargetSettings,
+        redaction: Redaction,
+        source: MetricsSource,
+        target: Target,
+    ) -> ControlLoop:
+        self._applied = settings
+        steering = settings.steering
+        return ControlLoop(
+            source,
+            target,
+            steering.build(),
+            self._clock,
+            self._log(settings, redaction),
+            steering.slo,
+            steering.tick_s,
+            {shadow.policy.name: shadow.build() for shadow in settings.shadows},
+        )
+
+    def _log(self, settings: TargetSettings, redaction: Redaction) -> DecisionLog:
+        logs: list[DecisionLog] = [self._journal]
+        file, name = self._outlets.file, settings.name
+        if file is not None:
+            count = self._outlets.telemetry.count_error
+            described = settings.steering.describe(name)
+            lost = lambda: count(name, "decisions", "OSError")  # noqa: E731  # one line, one use
+            logs.append(FileLog(file, described, redaction, lost))
+        return _Several(logs)
+
+    def _source(self, settings: TargetSettings) -> MetricsSource:
+        context = SourceContext(settings.steering.slo, self._clock, self._engines)
+        source: MetricsSource = settings.source.module.build(settings.source.params, context)
+        return source
+
+    def _target(self, settings: TargetSettings) -> Target:
+        target: Target = settings.target.module.build(settings.target.params)
+        return DryRun(target) if self._dry_run else target
+
+    def _engines(self) -> int | None:
+        """The effective width as the last tick read it."""
+        return self._effective
+
+
+def _shadows(
+    settings: TargetSettings, before: TargetSettings, running: Mapping[str, Controller]
+) -> dict[str, Controller]:
+    """The shadows that are wanted now; those that ran already keep what they have learnt."""
+    known = {shadow.policy.name: shadow for shadow in before.shadows}
+    shadows = {}
+    for shadow in settings.shadows:
+        name = shadow.policy.name
+        if name in known:
+            shadow.retune(running[name], known[name])
+            shadows[name] = running[name]
+        else:
+            shadows[name] = shadow.build()
+    return shadows
