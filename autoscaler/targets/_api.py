@@ -21,7 +21,7 @@ from kubernetes.config import ConfigException, kube_config
 from kubernetes.config.incluster_config import InClusterConfigLoader
 
 from autoscaler.clock import SystemClock
-from autoscaler.errors import ConfigError, TargetError
+from autoscaler.errors import ConfigError
 from autoscaler.parameters import require_number
 from autoscaler.targets._errors import (
     GaveUp,
@@ -159,6 +159,14 @@ class Connection:
         api.user_agent = FIELD_MANAGER
         return api
 
+    def _reconnect(self, refused: Unauthenticated) -> None:
+        try:
+            fresh = self._connect()
+        except ConfigError as error:
+            raise Unauthenticated(f"{refused}; and then: {error}") from error
+        self._client.close()
+        self._client = fresh
+
     def _call(
         self,
         method: str,
@@ -175,10 +183,9 @@ class Connection:
         url = f"{path}?{urlencode(query)}" if query else path
         try:
             return self._attempt(method, path, url, body, content_type, until_s)
-        except Unauthenticated:
+        except Unauthenticated as error:
             # A rotated token, or an expired certificate: everything is read anew, once.
-            self._client.close()
-            self._client = self._connect()
+            self._reconnect(error)
         return self._attempt(method, path, url, body, content_type, until_s)
 
     def _attempt(
@@ -202,7 +209,7 @@ class Connection:
         except client.ApiException as error:  # the client's wrapping of TLS errors, nothing else
             raise Unclear(f"{where}: {redacted(str(error.reason))[:300]} ({self.host})") from error
         except (ConfigException, OSError) as error:
-            raise TargetError(f"{where}: credentials are unreadable: {error}") from error
+            raise NotSent(f"{where}: not sent, credentials are unreadable: {error}") from error
         status, found = answer.status, dict(answer.headers)
         if 200 <= status < 300:
             return _object(where, content)

@@ -206,6 +206,20 @@ def test_401_for_good_is_an_error_after_one_more_attempt_G66(
     assert answer.result is SetResult.FORBIDDEN
 
 
+def test_401_without_a_readable_token_is_an_error_and_no_write_G66(
+    api: ApiServer, connect: Connect, tmp_path: Path
+) -> None:
+    token = tmp_path / "token"
+    token.write_text("old")
+    connection = connect(token="", tokenFile=str(token))
+    token.unlink()
+    (tmp_path / "kubeconfig").write_text("{")
+    answer = outcome(lambda: connection.patch(MAP, {}, MERGE_PATCH))
+    assert answer.result is SetResult.FORBIDDEN
+    assert "401" in answer.detail
+    assert len(api.requests) == 1
+
+
 def test_403_says_who_may_not_do_what(api: ApiServer, connect: Connect) -> None:
     api.tokens["weak"] = User("weak")
     with pytest.raises(TargetForbidden, match='User "weak" cannot get resource "configmaps"'):

@@ -1,5 +1,6 @@
 """A deployment, its operator and its controller around a fake API server, on a manual clock."""
 
+import json
 from pathlib import Path
 from typing import Any
 
@@ -178,7 +179,6 @@ class World:
 
     def observation(self, **changes: Any) -> None:
         """Somebody rewrites fields of the observation document; None drops one."""
-        import json
 
         def change(found: dict[str, Any]) -> dict[str, Any]:
             document = json.loads(found["data"]["observation.json"])
