@@ -281,11 +281,11 @@ class Fleet:
         if model.new == "reject":
             # The door opens before the first token where accepted requests wait on, as measured
             # on a real engine: 67.1 s of 503, then 9.2 s of silence.
-            if reject_s < pause_s:
-                yield at_s + reject_s
+            yield at_s + reject_s
             engine.open(at_s + reject_s, reject=True)
             self.metrics_up = True
-        yield at_s + max(pause_s, reject_s)
+        if model.new == "queue" or reject_s < pause_s:
+            yield at_s + pause_s
         self._serve(at_s + max(pause_s, reject_s), width)
 
     def _fail(self, width: int, at_s: float) -> Iterator[float]:
