@@ -117,6 +117,43 @@ def simulate(
     cli_simulate.run(options, scenario, output.value, decisions, jobs)
 
 
+@app.command()
+def run(
+    config: Annotated[
+        Path, typer.Option(help="YAML file; AUTOSCALER_... in the environment has precedence.")
+    ],
+    once: Annotated[bool, typer.Option("--once", help="One tick a target, then exit.")] = False,
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="Decide, record and export; never write.")
+    ] = False,
+) -> int:
+    """Steer real deployments until told to stop.
+
+    Example: autoscaler run --config autoscaler.yaml --dry-run
+    """
+    from autoscaler import cli_run
+
+    return cli_run.run(config, once=once, dry_run=dry_run)
+
+
+@app.command()
+def replay(
+    decisions: Annotated[Path, typer.Argument(help="Decision log of a run or a simulation.")],
+    policy: Annotated[
+        str | None,
+        typer.Option(metavar="KIND|FILE", help="What would this policy have decided?"),
+    ] = None,
+    output: Annotated[OutputFormat, typer.Option("--format")] = OutputFormat.TEXT,
+) -> int:
+    """Decide recorded observations again; exit code 3 if anything is decided otherwise.
+
+    Example: autoscaler replay decisions.jsonl --policy threshold
+    """
+    from autoscaler import cli_replay
+
+    return cli_replay.run(decisions, policy, output.value)
+
+
 def main(arguments: list[str] | None = None) -> None:
     """Entry point of the program: exit codes 0 done, 1 failed while running, 2 unusable input."""
     command = typer.main.get_command(app)

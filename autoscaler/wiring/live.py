@@ -10,7 +10,7 @@ from autoscaler.ports import Clock
 from autoscaler.settings import Settings, TargetSettings
 from autoscaler.telemetry import Telemetry
 from autoscaler.wiring.decision_file import DecisionFile
-from autoscaler.wiring.worker import Change, Outlets, Worker
+from autoscaler.wiring.worker import STALLED_TICKS, Change, Outlets, Worker
 
 
 class LiveRun:
@@ -115,7 +115,7 @@ class LiveRun:
     def unhealthy(self) -> list[str]:
         """Loops that make no progress."""
         stalled = [name for name, worker in self.workers.copy().items() if worker.stalled]
-        return [f"{name}: no tick for more than {_STALLED_TICKS} ticks" for name in stalled]
+        return [f"{name}: no tick for more than {STALLED_TICKS} ticks" for name in stalled]
 
     def unready(self) -> list[str]:
         """Loops that cannot read, or write as far as they have tried."""

@@ -1,7 +1,7 @@
 """Simulations: a trace, a profile and policies to loops around a simulated fleet."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TextIO
 
@@ -9,16 +9,15 @@ import numpy as np
 
 from autoscaler import limits, policy_file, profiles, shipped
 from autoscaler.clock import SystemClock
-from autoscaler.controller import Controller
+from autoscaler.convergence import Params as ConvergenceParams
 from autoscaler.decisions import JsonlLog
 from autoscaler.engine.fleet import Load
 from autoscaler.errors import ConfigError
-from autoscaler.guards import Guards
 from autoscaler.loop import ControlLoop
 from autoscaler.model import Decision, Observation, SetOutcome
 from autoscaler.parameters import from_mapping
 from autoscaler.policy_file import PolicyChoice
-from autoscaler.ports import DecisionLog, PolicyContext
+from autoscaler.ports import DecisionLog
 from autoscaler.profile import Profile
 from autoscaler.scenario import Scenario
 from autoscaler.sim.clock import SimClock
@@ -27,6 +26,7 @@ from autoscaler.sim.probe import Probe
 from autoscaler.sim.resize import ResizeModel
 from autoscaler.sim.score import score
 from autoscaler.sim.target import SimTarget
+from autoscaler.steering import Steering
 from autoscaler.traces import Trace, load
 
 SCHEMA = "autoscaler.simulation/v1"
@@ -36,13 +36,14 @@ _COVERED_BY_STATIC_WIDTHS = ("hold", "static")
 
 @dataclass(frozen=True, slots=True)
 class Run:
-    """One policy on one profile."""
+    """One policy on one profile; ``profile_name`` is what a replay finds the profile by."""
 
     profile: Profile
     policy: PolicyChoice
     initial_width: int
     min_width: int
     max_width: int
+    profile_name: str | None = None
 
 
 class _NoLog:
@@ -86,10 +87,11 @@ def plan(scenario: Scenario) -> list[Run]:
     Raises:
         ConfigError: an unknown policy or profile, or a width that a profile does not know.
     """
-    return [run for name in scenario.profile for run in _plan(scenario, profiles.load(name))]
+    return [run for name in scenario.profile for run in _plan(scenario, name)]
 
 
-def _plan(scenario: Scenario, profile: Profile) -> list[Run]:
+def _plan(scenario: Scenario, profile_name: str) -> list[Run]:
+    profile = profiles.load(profile_name)
     known = profile.known_widths
     low = known[0] if scenario.min_width is None else scenario.min_width
     high = known[-1] if scenario.max_width is None else scenario.max_width
@@ -107,7 +109,7 @@ def _plan(scenario: Scenario, profile: Profile) -> list[Run]:
             begin = choice.params.width
             if not low <= begin <= high:
                 raise ConfigError(f"policy {name}: must be within {low} to {high}; got {begin}")
-        runs.append(Run(profile, choice, begin, low, high))
+        runs.append(Run(profile, choice, begin, low, high, profile_name))
     return runs
 
 
@@ -143,12 +145,10 @@ def play(
     probe = Probe(fleet, scenario.slo, scenario.scrape_interval_s)
     clock = SimClock(probe.play)
     target = SimTarget(fleet, clock, run.profile, resize, run.min_width, run.max_width)
-    policy = run.policy.build(PolicyContext(scenario.slo, scenario.tick_s, run.profile))
-    guards = Guards(limits.Params(min_width=run.min_width, max_width=run.max_width))
     loop = ControlLoop(
         probe,
         target,
-        Controller(policy, guards),
+        _steering(scenario, run).build(),
         clock,
         log or _NoLog(),
         scenario.slo,
@@ -240,7 +240,10 @@ def _results(
     """The entries in the order of the runs, as they come."""
     if jobs == 1 or decisions is not None or len(runs) == 1:
         for run in runs:
-            log = None if decisions is None else JsonlLog(decisions, _described(run))
+            log = None
+            if decisions is not None:
+                name = f"{run.profile.name}/{run.policy.name}"
+                log = JsonlLog(decisions, _steering(scenario, run).describe(name))
             yield simulate_run(scenario, trace, run, resize, log)
         return
     from joblib import Parallel, delayed
@@ -249,10 +252,15 @@ def _results(
     yield from parallel(delayed(simulate_run)(scenario, trace, run, resize) for run in runs)
 
 
-def _described(run: Run) -> dict[str, Any]:
-    """What a replay needs to build the same controller."""
-    return {
-        "target": f"{run.profile.name}/{run.policy.name}",
-        "policy": {"name": run.policy.name, "kind": run.policy.kind, **asdict(run.policy.params)},
-        "guards": asdict(limits.Params(min_width=run.min_width, max_width=run.max_width)),
-    }
+def _steering(scenario: Scenario, run: Run) -> Steering:
+    """How this run's controller decides."""
+    guards = limits.Params(min_width=run.min_width, max_width=run.max_width)
+    return Steering(
+        run.policy,
+        scenario.slo,
+        scenario.tick_s,
+        guards,
+        ConvergenceParams(),
+        run.profile,
+        run.profile_name or run.profile.name,
+    )

@@ -19,7 +19,8 @@ from autoscaler.targets.dry_run import DryRun
 from autoscaler.telemetry import Telemetry
 from autoscaler.wiring.decision_file import DecisionFile, FileLog
 
-_STALLED_TICKS = 3
+STALLED_TICKS = 3
+"""A loop that has not begun a tick for longer than so many is taken for stuck."""
 
 
 class _Wakeable:
@@ -177,7 +178,7 @@ class Worker:
         """Whether the last tick is so long ago that the loop has to be taken for stuck."""
         last_s = self.loop.last_tick_at_s
         since_s = self._clock.now_s() - (self._started_at_s if last_s is None else last_s)
-        return since_s > _STALLED_TICKS * self.loop.tick_s
+        return since_s > STALLED_TICKS * self.loop.tick_s
 
     def _work(self) -> None:
         try:
@@ -186,10 +187,13 @@ class Worker:
                 last_s = self.loop.last_tick_at_s
                 if last_s is not None:  # not sooner than the tick that was due anyway
                     self._clock.sleep(last_s + self.loop.tick_s - self._clock.now_s())
-                if not self._stopping and self._change is None:
+                if not self._interrupted():
                     self.loop.run(after_tick=self._after_tick)
         except BaseException as error:  # noqa: BLE001  # the main thread raises it
             self.failure = error
+
+    def _interrupted(self) -> bool:
+        return self._stopping or self._change is not None
 
     def _after_tick(self) -> None:
         obs = self.loop.observation

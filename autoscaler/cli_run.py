@@ -1,0 +1,112 @@
+"""``autoscaler run``: the live loops, their signals, their configuration and their log.
+
+SIGTERM and SIGINT end the program within a second; a loop that waits for an answer is not waited
+for. A changed configuration is taken up, or refused loudly and the old one kept.
+"""
+
+import os
+import signal
+import sys
+import traceback
+from pathlib import Path
+
+from autoscaler import __version__, journal
+from autoscaler.clock import SystemClock
+from autoscaler.errors import ConfigError
+from autoscaler.journal import Logger
+from autoscaler.settings import Settings, SettingsError
+from autoscaler.wiring.live import LiveRun
+from autoscaler.wiring.reload import Reloader
+
+_SIGNALS = (signal.SIGTERM, signal.SIGINT)
+_END_S = 0.7
+"""How long loops may take to end; the rest of the second is the interpreter's."""
+
+
+def run(config: Path, *, once: bool, dry_run: bool) -> int:
+    """Run the command.
+
+    Args:
+        config: the configuration file.
+        once: one tick a target, then the end.
+        dry_run: decide, record and export, never write.
+
+    Returns:
+        The exit code: 0 ended by a signal, or a good ``once``; 1 otherwise.
+
+    Raises:
+        ConfigError: unusable configuration.
+    """
+    reloader = Reloader(config, os.environ)
+    settings = reloader.settings
+    form, level = settings.log.format, settings.log.level
+    logger = journal.configure(form, level, lambda: reloader.settings.redaction)
+    for warning in settings.warnings:
+        logger.warning("config_warning", problem=warning)
+    live = LiveRun(settings, logger, SystemClock(), dry_run=dry_run)
+    if once:
+        return 0 if live.once() else 1
+    # Blocked here and in every thread that is started from now on, and waited for below: a handler
+    # could find the main thread holding the very lock that it needs.
+    signal.pthread_sigmask(signal.SIG_BLOCK, _SIGNALS)
+    live.start()
+    _say_started(logger, live, dry_run)
+    code = _supervise(live, reloader, logger)
+    if not live.stop(_END_S):
+        # Somebody's answer is still waited for, and libraries join their threads at exit.
+        sys.stdout.flush()
+        sys.stderr.flush()
+        os._exit(code)
+    return code
+
+
+def _say_started(logger: Logger, live: LiveRun, dry_run: bool) -> None:
+    settings, endpoint = live.settings, live.endpoint
+    logger.info(
+        "started",
+        version=__version__,
+        targets=list(live.workers),
+        dry_run=dry_run,
+        telemetry=None if endpoint is None else f"{endpoint.host}:{endpoint.port}",
+        config=settings.effective,
+    )
+
+
+def _supervise(live: LiveRun, reloader: Reloader, logger: Logger) -> int:
+    """Look after the loops until a signal or a defect; returns the exit code."""
+    while True:
+        poll_s = min(0.5, live.settings.tick_s / 4)
+        received = signal.sigtimedwait(_SIGNALS, poll_s)
+        if received is not None:
+            logger.info("stopping", signal=signal.Signals(received.si_signo).name)
+            return 0
+        failure = live.failure
+        if failure is not None:
+            lines = traceback.format_exception(failure)  # without locals, which may be secrets
+            logger.critical("defect", traceback="".join(lines))
+            return 1
+        _reload(live, reloader, logger)
+
+
+def _reload(live: LiveRun, reloader: Reloader, logger: Logger) -> None:
+    before = live.settings
+    try:
+        settings = reloader.poll()
+        if settings is None:
+            return
+        live.take_up(settings)
+    except ConfigError as error:
+        problems = error.problems if isinstance(error, SettingsError) else [str(error)]
+        logger.error("config_refused", problems=problems, kept="the one before")
+        live.telemetry.count_error("", "config", type(error).__name__)
+        return
+    for warning in settings.warnings:
+        logger.warning("config_warning", problem=warning)
+    logger.info("config_taken_up", changed=_changed(before, settings), config=settings.effective)
+
+
+def _changed(before: Settings, after: Settings) -> list[str]:
+    """Names of the targets whose settings are new, other or gone."""
+    old = {target.name: target for target in before.targets}
+    new = {target.name: target for target in after.targets}
+    return sorted(name for name in old.keys() | new.keys() if old.get(name) != new.get(name))
