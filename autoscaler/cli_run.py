@@ -97,7 +97,7 @@ def _reload(live: LiveRun, reloader: Reloader, logger: Logger) -> None:
         live.take_up(settings)
     except ConfigError as error:
         problems = error.problems if isinstance(error, SettingsError) else [str(error)]
-        logger.error("config_refused", problems=problems, kept="the one before")
+        logger.error("config_refused", problems=problems, kept="the one before")  # noqa: TRY400  # the problems say it all
         live.telemetry.count_error("", "config", type(error).__name__)
         return
     for warning in settings.warnings:

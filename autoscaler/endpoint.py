@@ -62,7 +62,7 @@ class Endpoint:
             reason = getattr(error, "strerror", None) or error
             where = f"telemetry: {host}:{port}"
             raise ConfigError(f"{where}: must be an address to listen on; {reason}") from error
-        self.host, self.port = self._server.server_address[:2]
+        self.host, self.port = host, int(self._server.server_address[1])
         self._thread = threading.Thread(
             target=self._server.serve_forever, args=(0.1,), name="telemetry", daemon=True
         )
