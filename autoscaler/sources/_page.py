@@ -1,7 +1,7 @@
 """The Prometheus text format: a page to the samples that are asked for.
 
 Lines are chosen by name before they are parsed: a real vLLM page of 84 kB takes 20 ms as a whole
-and 5 ms with the 110 of its 794 samples that mean anything here.
+and 5 ms with the 106 of its 794 samples that mean anything here.
 """
 
 import re
