@@ -1,7 +1,8 @@
 """Simulated against measured, for the H100 tables: ``python benchmarks/fidelity.py``.
 
 Prints JSON: each cell of the shipped profiles, the errors against their targets, concurrency 64
-predicted by a fit to the cells up to 32, and what slots a rank do to the queue.
+predicted by a fit to the cells up to 32, and what slots a rank do to the queue; then what
+``fidelity_runs.py`` says of the real runs.
 """
 
 import json
@@ -10,11 +11,12 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import fidelity_runs
 import numpy as np
 from joblib import Parallel, delayed
 
 from autoscaler import profiles
-from autoscaler.calibrate import captures, report, tables
+from autoscaler.calibrate import captures, report, runs, tables
 from autoscaler.calibrate.captures import Cell
 from autoscaler.calibrate.shipped import PRIORS, elastic_ep_base
 from autoscaler.calibrate.workload import Workload
@@ -131,7 +133,8 @@ def h100() -> dict[str, Any]:
 def main() -> None:
     """Print the result as JSON."""
     started_s = time.perf_counter()
-    result = {"h100": h100()}
+    runs_of = [profiles.load(name) for name in (runs.MOE, runs.H200)]
+    result = {"h100": h100(), "runs": fidelity_runs.report(*runs_of)}
     print(json.dumps(result | {"wall_s": round(time.perf_counter() - started_s, 1)}, indent=1))
 
 

@@ -69,10 +69,11 @@ def read(path: Path, *, width: int | None = None, tp: int = 1) -> list[Cell]:
     try:
         with path.open(newline="", encoding="utf-8-sig") as file:
             reader = csv.DictReader(file)
+            header = reader.fieldnames or ()
             rows = [(reader.line_num, row) for row in reader]
     except (OSError, UnicodeDecodeError, csv.Error) as error:
         raise ConfigError(f"{path}: must be a readable CSV file; {error}") from error
-    _check_header(path, reader.fieldnames or ())
+    _check_header(path, header)
     cells = [_cell(row, f"{path}:{line}", width, tp) for line, row in rows]
     if not cells:
         raise ConfigError(f"{path}: must hold at least one cell; got none")

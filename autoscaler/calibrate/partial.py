@@ -10,14 +10,12 @@ from dataclasses import replace
 import numpy as np
 
 from autoscaler.calibrate.captures import Cell
+from autoscaler.calibrate.parameters import Prior
 from autoscaler.calibrate.search import Vector, rounded, search
 from autoscaler.calibrate.tables import Effort, cell_cost, simulate
 from autoscaler.calibrate.workload import Workload, uniform_numbers
 from autoscaler.profile import Profile
 from autoscaler.steps import Steps
-
-FACTOR = 4.0
-"""The scales are searched between its inverse and itself."""
 
 SCALES = ("decode", "prefill_flat", "prefill_token")
 
@@ -44,7 +42,7 @@ def scaled(steps: Steps, scales: Sequence[float]) -> Steps:
 
 
 def fit_scales(
-    cells: Sequence[Cell], base: Profile, workload: Workload, effort: Effort
+    cells: Sequence[Cell], base: Profile, workload: Workload, effort: Effort, *, factor: float
 ) -> tuple[Profile, dict[str, float]]:
     """The base profile with the scales that explain the cells best, and the scales.
 
@@ -53,6 +51,8 @@ def fit_scales(
         base: its steps are the neighbour's.
         workload: of the benchmark.
         effort: of the search.
+        factor: how far off the neighbour's costs may well be; few cells leave a lot open, and
+            without it the search would go anywhere to please them.
     """
     (width,) = base.known_widths
 
@@ -62,7 +62,8 @@ def fit_scales(
 
     def cost(vector: Vector) -> float:
         physics = profile(vector).physics(width)
-        return sum(
+        known = sum(Prior(1.0, factor).cost(scale) for scale in np.exp(vector))
+        return known + sum(
             cell_cost(
                 cell,
                 simulate(
@@ -75,7 +76,7 @@ def fit_scales(
             for cell in cells
         )
 
-    limit = float(np.log(FACTOR))
+    limit = 3.0 * float(np.log(factor))
     best = search(
         cost,
         [(-limit, limit)] * len(SCALES),

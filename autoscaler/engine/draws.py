@@ -67,7 +67,8 @@ def closed_loop(
         output_tokens: int32[draws, n], >= 1.
     """
     draws, n = output_tokens.shape
-    load = Load(np.zeros(n), prompt_tokens, np.ascontiguousarray(output_tokens[0]))
+    # A copy: every draw is written there in turn.
+    load = Load(np.zeros(n), prompt_tokens, output_tokens[0].copy())
     engine = Engine(load, physics, clients=clients)
     times_s = np.zeros((3, draws, n))
     _run(output_tokens, times_s, engine._arguments)  # noqa: SLF001  # the same package
