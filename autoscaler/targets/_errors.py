@@ -96,6 +96,27 @@ def outcome(write: Callable[[], Mapping[str, Any]]) -> SetOutcome:
     return SetOutcome(SetResult.APPLIED, generation if type(generation) is int else None)
 
 
+def became(written: Mapping[str, Any], wanted: int, *field: str) -> Mapping[str, Any]:
+    """The answer to a write, if it shows what was asked for.
+
+    A success that changed nothing is none.
+
+    Args:
+        written: the object, as answered.
+        wanted: the number asked for.
+        field: where it has to be; 0 may be left out.
+
+    Raises:
+        Unclear: it shows something else; the next reading tells.
+    """
+    found: Any = written
+    for key in field:
+        found = found.get(key) if isinstance(found, dict) else None
+    if (found or 0) != wanted:
+        raise Unclear(f"asked for {'.'.join(field)} {wanted}, answered with {found!r:.80}")
+    return written
+
+
 def unwritten(error: TargetError) -> SetOutcome:
     """The outcome of a write that did not come about because the look before it failed."""
     result = _result(error)

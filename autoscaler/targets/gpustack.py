@@ -14,7 +14,7 @@ from autoscaler.model import Capabilities, Layer, SetOutcome, SetResult, Tristat
 from autoscaler.parameters import require_number, require_whole
 from autoscaler.targets import _arguments, _fields
 from autoscaler.targets._api import JSON_PATCH, Access, Connection, path, require_name
-from autoscaler.targets._errors import Gone, outcome
+from autoscaler.targets._errors import Gone, Unclear, outcome
 from autoscaler.targets._observation import Observed, Operation, observed, operation
 
 _MIN_WIDTH, _MAX_WIDTH = 2, 64  # of the operator's schema
@@ -183,7 +183,14 @@ class GpuStack:
             {"op": "test", "path": f"{at}/elasticEp/width", "value": expected},
             {"op": "replace", "path": f"{at}/elasticEp/width", "value": width},
         ]
-        return self._api.patch(self._path, body, JSON_PATCH, dry_run=dry_run)
+        written = self._api.patch(self._path, body, JSON_PATCH, dry_run=dry_run)
+        try:
+            became = self._elastic_role(written).width
+        except TargetError as error:
+            raise Unclear(f"answered with something else than the deployment: {error}") from error
+        if became != width:  # a success that changed nothing is none
+            raise Unclear(f"{self._where}: asked for width {width}, answered with {became}")
+        return written
 
     def _known_role(self) -> _Role:
         if self._role is None:
@@ -206,7 +213,9 @@ class GpuStack:
             name = _fields.text(where, role, "name")
             if wanted in (None, name):
                 width = _fields.whole(f"{where}: role {name}", role, "elasticEp", "width")
-                found.append(_Role(index, name, width, tuple(role.get("extraArgs") or ())))
+                given = role.get("extraArgs") is not None
+                arguments = _fields.sequence(where, role, "extraArgs") if given else []
+                found.append(_Role(index, name, width, tuple(arguments)))
         if len(found) != 1:
             named = "" if wanted is None else f" named {wanted!r}"
             raise TargetError(

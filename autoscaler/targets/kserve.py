@@ -11,7 +11,7 @@ from autoscaler.model import Capabilities, Layer, SetOutcome, SetResult, Tristat
 from autoscaler.parameters import require_number, require_whole
 from autoscaler.targets import _fields
 from autoscaler.targets._api import MERGE_PATCH, Access, Connection, Json, path, require_name
-from autoscaler.targets._errors import Gone, outcome, unwritten
+from autoscaler.targets._errors import Gone, became, outcome, unwritten
 from autoscaler.targets._replicas import KINDS, Object
 
 _CONDITIONS = {
@@ -138,8 +138,12 @@ class KServe:
         for key in reversed(self._field):
             change = {key: change}
         body = {"metadata": {"resourceVersion": version}, **change}
-        answer = outcome(lambda: self._api.patch(self._path, body, MERGE_PATCH, until_s))
-        return replace(answer, generation=None)
+
+        def write() -> Object:
+            written = self._api.patch(self._path, body, MERGE_PATCH, until_s)
+            return became(written, width, *self._field, "replicas")
+
+        return replace(outcome(write), generation=None)
 
     def capabilities(self) -> Capabilities:
         """As configured."""

@@ -11,7 +11,7 @@ from autoscaler.model import Capabilities, Layer, SetOutcome, SetResult, Tristat
 from autoscaler.parameters import require_number, require_whole
 from autoscaler.targets import _fields
 from autoscaler.targets._api import MERGE_PATCH, Access, Connection, path, require_name
-from autoscaler.targets._errors import outcome, unwritten
+from autoscaler.targets._errors import became, outcome, unwritten
 from autoscaler.targets._replicas import (
     KINDS,
     Object,
@@ -128,8 +128,12 @@ class ScaleSubresource:
         if present != expected:
             return SetOutcome(SetResult.CONFLICT, detail=f"{self._where}: the width is {present}")
         body = {"metadata": {"resourceVersion": version}, "spec": {"replicas": width}}
-        answer = outcome(lambda: self._api.patch(self._at("scale"), body, MERGE_PATCH, until_s))
-        return replace(answer, generation=None)  # of the object, and a Scale has none
+
+        def write() -> Object:
+            written = self._api.patch(self._at("scale"), body, MERGE_PATCH, until_s)
+            return became(written, width, "spec", "replicas")
+
+        return replace(outcome(write), generation=None)  # of the object, and a Scale has none
 
     def capabilities(self) -> Capabilities:
         """As configured."""

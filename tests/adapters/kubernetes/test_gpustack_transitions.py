@@ -235,6 +235,18 @@ def test_a_lost_answer_is_read_back_and_not_resent_A05(world: World, api: ApiSer
     assert (fault.seen, len(world.writes)) == (1, 1)
 
 
+@pytest.mark.parametrize("body", ["{}", '{"spec": {"roles": []}}', None])
+def test_a_success_that_changed_nothing_is_none_A11(
+    world: World, api: ApiServer, body: str | None
+) -> None:
+    said = json.dumps(world.get()) if body is None else body
+    api.faults.append(Fault("answer", "PATCH", f"modeldeployments/{NAME}", status=200, body=said))
+    world.run(5.0)
+    assert [o.result for o in world.log.outcomes] == [SetResult.AMBIGUOUS]
+    assert world.run(30.0)[-1] == "ambiguous"
+    assert len(world.writes) == 1
+
+
 def test_a_write_that_got_lost_is_asked_for_again_only_after_it_must_be_dead_A05(
     world: World, api: ApiServer
 ) -> None:

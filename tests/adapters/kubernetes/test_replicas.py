@@ -216,6 +216,13 @@ def test_a_competitor_between_look_and_write_wins_G63(cluster: Cluster, api: Api
     assert target.read().desired == 2
 
 
+def test_a_success_that_changed_nothing_is_none_A11(cluster: Cluster, api: ApiServer) -> None:
+    cluster.create("apps/v1", "deployments", "a", {"replicas": 2, **DEPLOYMENT})
+    body = '{"spec": {"replicas": 2}}'
+    api.faults.append(Fault("answer", "PATCH", "/scale", status=200, body=body))
+    assert cluster.scale("deployment").set_width(4, 2).result is SetResult.AMBIGUOUS
+
+
 def test_a_look_that_fails_writes_nothing(cluster: Cluster, api: ApiServer) -> None:
     cluster.create("apps/v1", "deployments", "a", {"replicas": 2, **DEPLOYMENT})
     api.faults.append(Fault("answer", "GET", "/scale", status=500))
