@@ -13,9 +13,18 @@ from autoscaler.errors import ConfigError, TargetError
 from autoscaler.model import Capabilities, Layer, SetOutcome, SetResult, Tristate, WidthStatus
 from autoscaler.parameters import require_number, require_whole
 from autoscaler.targets import _arguments, _fields
-from autoscaler.targets._api import JSON_PATCH, Access, Connection, path, require_name
+from autoscaler.targets._api import (
+    FIELD_MANAGER,
+    JSON_PATCH,
+    Access,
+    Connection,
+    path,
+    require_name,
+)
 from autoscaler.targets._errors import Gone, Unclear, outcome
 from autoscaler.targets._observation import Observed, Operation, observed, operation
+from autoscaler.targets._owner import owner
+from autoscaler.targets._role import Role, elastic_role
 
 _MIN_WIDTH, _MAX_WIDTH = 2, 64  # of the operator's schema
 _CAPPED_SINCE = (0, 30)  # vLLM release from which growth ends at --elastic-ep-max-dp-size
@@ -66,16 +75,6 @@ class Params:
             raise ConfigError(f"api_version: must be GROUP/VERSION; got {self.api_version!r}")
 
 
-@dataclass(frozen=True, slots=True)
-class _Role:
-    """The elastic role of one reading."""
-
-    index: int
-    name: str
-    width: int
-    arguments: tuple[object, ...]
-
-
 class GpuStack:
     """Steers one ModelDeployment.
 
@@ -89,7 +88,7 @@ class GpuStack:
         self._api = api
         self._path = path(params.api_version, params.namespace, "modeldeployments", params.name)
         self._where = f"ModelDeployment {params.namespace}/{params.name}"
-        self._role: _Role | None = None
+        self._role: Role | None = None
         self._initial_width = params.initial_width
         self._can_shrink = Tristate.UNKNOWN if params.allow_shrink else Tristate.NO
 
@@ -109,7 +108,7 @@ class GpuStack:
             raise TargetError(f"{self._where}: is being deleted")
         uid = _fields.text(self._where, metadata, "uid")
         generation = _fields.whole(self._where, metadata, "generation")
-        role = self._elastic_role(deployment)
+        role = elastic_role(self._where, deployment, self.params.role)
         self._role = role
         if self._initial_width is None:
             self._initial_width = role.width
@@ -185,16 +184,16 @@ class GpuStack:
         ]
         written = self._api.patch(self._path, body, JSON_PATCH, dry_run=dry_run)
         try:
-            became = self._elastic_role(written).width
+            became = elastic_role(self._where, written, self.params.role).width
         except TargetError as error:
             raise Unclear(f"answered with something else than the deployment: {error}") from error
         if became != width:  # a success that changed nothing is none
             raise Unclear(f"{self._where}: asked for width {width}, answered with {became}")
         return written
 
-    def _known_role(self) -> _Role:
+    def _known_role(self) -> Role:
         if self._role is None:
-            self._role = self._elastic_role(self._api.get(self._path))
+            self._role = elastic_role(self._where, self._api.get(self._path), self.params.role)
         return self._role
 
     def _document(self, name: str, until_s: float) -> Mapping[str, Any] | None:
@@ -204,25 +203,10 @@ class GpuStack:
         except Gone:
             return None
 
-    def _elastic_role(self, deployment: Mapping[str, Any]) -> _Role:
-        where, wanted = self._where, self.params.role
-        found = []
-        for index, role in enumerate(_fields.sequence(where, deployment, "spec", "roles")):
-            if not isinstance(role, dict) or role.get("elasticEp") is None:
-                continue
-            name = _fields.text(where, role, "name")
-            if wanted in (None, name):
-                width = _fields.whole(f"{where}: role {name}", role, "elasticEp", "width")
-                given = role.get("extraArgs") is not None
-                arguments = _fields.sequence(where, role, "extraArgs") if given else []
-                found.append(_Role(index, name, width, tuple(arguments)))
-        if len(found) != 1:
-            named = "" if wanted is None else f" named {wanted!r}"
-            raise TargetError(
-                f"field_missing: {where}: spec.roles[].elasticEp.width: "
-                f"must be there in exactly one role{named}; got {len(found)}"
-            )
-        return found[0]
+    def _foreign(self, deployment: Mapping[str, Any]) -> str:
+        """For people: who else set the width last; "" if we did, or nobody says."""
+        who = "" if self._role is None else owner(deployment, self._role.managed)
+        return f"the width was last set by {who!r:.80}" if who not in ("", FIELD_MANAGER) else ""
 
     def _status(
         self,
@@ -240,19 +224,22 @@ class GpuStack:
         elif (seen is not None and seen.state == "Abandoned") or (record and record.abandoned):
             # The condition is a write of its own, and may come later than the documents.
             refusal = (seen.reason if seen else "") or (record.detail if record else "abandoned")
+        foreign = self._foreign(deployment)
         if seen is None:
+            reasons = ["the operator has not observed this deployment yet", foreign]
             return WidthStatus(
                 desired,
                 None,
                 generation=generation,
                 refusal=refusal,
                 resizing=record is not None and record.running,
-                detail="the operator has not observed this deployment yet",
+                detail="; ".join(reason for reason in reasons if reason),
             )
         unprovable = condition.get("status") == "Unknown"
         reasons = [said if unprovable else "", seen.state, seen.reason]
         if record is not None and record.running:
             reasons.append(record.detail)
+        reasons.append(foreign)
         detail = "; ".join(reason for reason in reasons if reason)
         effective = None if unprovable else seen.effective
         widths = {layer.name: layer.value for layer in seen.layers}
