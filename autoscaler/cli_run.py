@@ -7,6 +7,7 @@ for. A changed configuration is taken up, or refused loudly and the old one kept
 import os
 import signal
 import sys
+import threading
 import traceback
 from pathlib import Path
 
@@ -45,15 +46,20 @@ def run(config: Path, *, once: bool, dry_run: bool) -> int:
         logger.warning("config_warning", problem=warning)
     live = LiveRun(settings, logger, SystemClock(), dry_run=dry_run)
     if once:
-        return 0 if live.once() else 1
+        try:
+            return 0 if live.once() else 1
+        except Exception as error:  # noqa: BLE001  # told without secrets, and then the end
+            return _defect(logger, error)
     # Blocked here and in every thread that is started from now on, and waited for below: a handler
     # could find the main thread holding the very lock that it needs.
     signal.pthread_sigmask(signal.SIG_BLOCK, _SIGNALS)
     live.start()
     _say_started(logger, live, dry_run)
+    main = threading.current_thread()
     code = _supervise(live, reloader, logger)
-    if not live.stop(_END_S):
-        # Somebody's answer is still waited for, and libraries join their threads at exit.
+    ended = live.stop(_END_S)
+    if not ended or any(not t.daemon for t in threading.enumerate() if t is not main):
+        # Somebody's answer is still waited for, and the interpreter joins such threads at exit.
         sys.stdout.flush()
         sys.stderr.flush()
         os._exit(code)
@@ -82,10 +88,15 @@ def _supervise(live: LiveRun, reloader: Reloader, logger: Logger) -> int:
             return 0
         failure = live.failure
         if failure is not None:
-            lines = traceback.format_exception(failure)  # without locals, which may be secrets
-            logger.critical("defect", traceback="".join(lines))
-            return 1
+            return _defect(logger, failure)
         _reload(live, reloader, logger)
+
+
+def _defect(logger: Logger, error: BaseException) -> int:
+    """Tell of a bug; the exit code."""
+    lines = traceback.format_exception(error)  # without locals, which may be secrets
+    logger.critical("defect", traceback="".join(lines))
+    return 1
 
 
 def _reload(live: LiveRun, reloader: Reloader, logger: Logger) -> None:

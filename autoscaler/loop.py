@@ -180,10 +180,11 @@ class ControlLoop:
 
     def _observe(self, number: int, now_s: float) -> Observation | None:
         """What can be read; None: not even the width."""
-        self.readable = True
+        readable = True
         try:
             metrics = self.source.read()
         except AutoscalerError as error:
+            readable = False
             self._count("source", error)
             metrics = unavailable(self.slo.window_s, str(error))
         try:
@@ -193,6 +194,7 @@ class ControlLoop:
             self._count("target", error)
             self._unread = str(error)
             return None
+        self.readable = readable  # not before: a slow read after a failed one is no success yet
         return Observation(number, now_s, metrics, width, capabilities, self.slo)
 
     def _unreadable(self, number: int, now_s: float) -> Decision:

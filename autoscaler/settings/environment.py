@@ -6,9 +6,10 @@ error, for a typo in a limit would silently mean the default.
 """
 
 import re
+import types
 from collections.abc import Mapping
 from copy import deepcopy
-from typing import Any, get_args, get_origin
+from typing import Any, Union, get_args, get_origin
 
 import yaml
 from pydantic import BaseModel
@@ -33,7 +34,8 @@ class EnvironmentText(str):
 
     def typed(self, hint: Any) -> Any:
         """The value as the type wants it: itself for a text, else what YAML reads in it."""
-        options = get_args(hint) or (hint,)
+        union = get_origin(hint) in (Union, types.UnionType)
+        options = get_args(hint) if union else (hint,)
         if str in options and not {int, float, bool} & set(options):
             return str(self)
         return parse(self)

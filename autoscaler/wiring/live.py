@@ -121,7 +121,7 @@ class LiveRun:
         """Loops that cannot read, or write as far as they have tried."""
         problems = []
         for name, worker in self.workers.copy().items():
-            if not worker.loop.readable:
+            if worker.stalled or not worker.loop.readable:
                 problems.append(f"{name}: cannot read")
             elif not worker.loop.ready:
                 problems.append(f"{name}: may not write")
