@@ -105,10 +105,10 @@ class Scaling:
         async with self._turn:
             if width == self.width:
                 return
-            self._check(width)
             fault = self._faults().resize
             if fault:
                 self._spend()
+            fault = self._check(width) or fault
             self._epoch += 1
             self._requested = width
             whole_call = self.version < _COMMIT_ONLY
@@ -161,16 +161,15 @@ class Scaling:
             await asyncio.sleep(_LOOK_S)
             self.world.play()
 
-    def _check(self, width: int) -> None:
+    def _check(self, width: int) -> str:
+        """What becomes of a width that is out of bounds; "": it is not."""
         if self._min_width <= width <= self._max_width:
-            return
+            return ""
         if self.version < _LIMITS_CHECKED:
-            raise ScaleError(500, "Scale failed")
+            return "refuse"  # found out by trying
         if width > self._max_width:
-            raise ScaleError(
-                400, f"new_data_parallel_size {width} exceeds elastic_ep_max_dp_size "
-                f"{self._max_width}"
-            )  # fmt: skip
+            limit = f"elastic_ep_max_dp_size {self._max_width}"
+            raise ScaleError(400, f"new_data_parallel_size {width} exceeds {limit}")
         raise ScaleError(
             400, f"new_data_parallel_size {width} is below the minimum of {self._min_width}"
         )

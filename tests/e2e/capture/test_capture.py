@@ -23,7 +23,7 @@ from tests.e2e.emulator.worlds import emulated, profile
 PROMPT, OUTPUT = 64, 10
 SLOW = replace(profile(prefill_s=0.25, decode_ms=50.0), api_serial_s=0.01)
 """Requests get in one by one, 10 ms apart, as real ones do: so neither the engine nor the
-emulator puts those that come at once into one step, and a client's few milliseconds count little."""
+emulator puts those that come at once into one step, and a client's milliseconds hardly count."""
 
 
 def truth(of: Profile, width: int, clients: int, requests: int) -> dict[str, float]:
