@@ -90,6 +90,7 @@ class GpuStack:
         self._where = f"ModelDeployment {params.namespace}/{params.name}"
         self._role: Role | None = None
         self._initial_width = params.initial_width
+        self._master = ""
         self._can_shrink = Tristate.UNKNOWN if params.allow_shrink else Tristate.NO
 
     def read(self) -> WidthStatus:
@@ -110,14 +111,13 @@ class GpuStack:
         generation = _fields.whole(self._where, metadata, "generation")
         role = elastic_role(self._where, deployment, self.params.role)
         self._role = role
-        if self._initial_width is None:
-            self._initial_width = role.width
         seen = self._document(f"elastic-observation-{uid}", until_s)
         record = self._document(f"elastic-resize-{uid}", until_s)
         found = None if seen is None else observed(f"{self._where}: observation", seen)
         on_record = None if record is None else operation(f"{self._where}: operation", record)
         if found is not None and found.uid != uid:
             found = None  # of a deployment of the same name that is no more
+        self._note_boot(role.width, "" if found is None else found.master)
         return self._status(deployment, role.width, generation, found, on_record)
 
     def set_width(self, width: int, expected: int) -> SetOutcome:
@@ -167,6 +167,13 @@ class GpuStack:
     def close(self) -> None:
         """Close the connection."""
         self._api.close()
+
+    def _note_boot(self, width: int, master: str) -> None:
+        """A new instance boots at the width of the spec, which is its ceiling from then on."""
+        replaced = master and self._master and master != self._master
+        if self._initial_width is None or replaced:
+            self._initial_width = width
+        self._master = master or self._master
 
     def _engine_max(self) -> int:
         version, initial = self.params.vllm_version, self._initial_width

@@ -3,6 +3,7 @@
 import json
 import socket
 import ssl
+import threading
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -68,6 +69,31 @@ def test_a_dripping_answer_costs_one_deadline(api: ApiServer, connect: Connect) 
     connection = connect(timeout_s=0.5)
     took_s, _ = elapsed(lambda: connection.get(MAP), Unclear)
     assert 0.3 < took_s < 1.5
+
+
+def test_an_answer_that_stops_half_way_costs_what_is_left_of_the_deadline(
+    api: ApiServer, tmp_path: Path
+) -> None:
+    done = threading.Event()
+    with socket.create_server(("127.0.0.1", 0)) as server:
+
+        def serve() -> None:
+            connection, _ = server.accept()
+            with connection:
+                connection.recv(4096)
+                done.wait(0.8)
+                connection.sendall(b"HTTP/1.1 200 OK\r\nContent-Length: 9\r\n\r\n{")
+                done.wait(10)
+
+        thread = threading.Thread(target=serve)
+        thread.start()
+        api.url = f"http://127.0.0.1:{server.getsockname()[1]}"
+        connection = Connection(Access(api.kubeconfig(tmp_path / "k"), timeout_s=1.0))
+        took_s, _ = elapsed(lambda: connection.get(MAP), Unclear)
+        connection.close()
+        done.set()
+        thread.join()
+    assert took_s < 1.5, "the rest of 1 s, not another one"
 
 
 def test_several_calls_share_one_deadline(api: ApiServer, connect: Connect) -> None:

@@ -66,6 +66,30 @@ def test_growth_ends_where_the_engine_would_refuse_it_A22(
     assert (can.min_width, can.max_width, can.can_shrink) == (2, highest, Tristate.NO)
 
 
+def test_a_new_instance_may_grow_as_far_as_it_was_booted_A22(
+    target: Make, api: ApiServer, clock: ManualClock, tmp_path: Path
+) -> None:
+    made = target(vllm_version="0.30.0")
+    kind = api.store.resource("worker.gpustack.ai/v1", "modeldeployments")
+    connection = Connection(Access(api.kubeconfig(tmp_path / "kubeconfig")))
+    operator = Operator(connection, NAMESPACE, StubEngine(clock), clock)
+    operator.run_once()
+    made.read()
+
+    def widen(found: dict[str, Any]) -> dict[str, Any]:
+        found["spec"]["roles"][0]["elasticEp"]["width"] = 6
+        return found
+
+    raised = api.store.change(kind, NAMESPACE, NAME, widen)
+    made.read()
+    assert made.capabilities().max_width == 2, "the running engine was started with 2"
+    operator.replace_master(raised)
+    operator.run_once()
+    made.read()
+    assert made.capabilities().max_width == 6
+    connection.close()
+
+
 @pytest.mark.parametrize(
     ("arguments", "gpus"), [((), 1), (("-tp", "4"), 4), (("--tensor_parallel_size=8",), 8)]
 )

@@ -202,3 +202,42 @@ def test_the_whole_documents_are_read() -> None:
     assert status is not None
     assert (status.desired, status.effective, status.resizing) == (4, 4, True)
     assert status.detail.endswith("operation CommandSent to 4, attempt 1: no")
+
+
+@pytest.mark.parametrize(
+    ("condition", "effective", "refusal"),
+    [
+        ({"status": "True", "reason": "NoRefusal"}, 4, None),
+        ({"status": "False", "reason": "ScaleRefused", "message": "2 to 4: no"}, 4, "2 to 4: no"),
+        ({"status": "False"}, 4, "the engine refused"),
+        ({"status": "Unknown", "reason": "WorldUnprovable"}, None, None),
+    ],
+)
+def test_the_condition_overrules_the_documents(
+    condition: dict[str, str], effective: int | None, refusal: str | None
+) -> None:
+    conditions = [{"type": "ElasticResize", **condition}]
+    status = read(
+        gpu_stack(
+            modeldeployments={**DEPLOYMENT, "status": {"conditions": conditions}},
+            elastic_observation=config_map("observation.json", OBSERVATION),
+        )
+    )
+    assert status is not None
+    assert (status.effective, status.refusal) == (effective, refusal)
+
+
+def test_an_abandoned_operation_is_a_refusal_before_the_condition_says_so() -> None:
+    for observation, record in (
+        ({**OBSERVATION, "state": "Abandoned", "reason": "refused"}, OPERATION),
+        (OBSERVATION, {**OPERATION, "state": "Abandoned"}),
+    ):
+        status = read(
+            gpu_stack(
+                modeldeployments=DEPLOYMENT,
+                elastic_observation=config_map("observation.json", observation),
+                elastic_resize=config_map("operation.json", record),
+            )
+        )
+        assert status is not None
+        assert status.refusal is not None
