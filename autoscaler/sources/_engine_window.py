@@ -66,6 +66,7 @@ class EngineWindow:
         self._samples: SampleWindow | None = None
         self._bounds: dict[str, tuple[float, ...]] = {}
         self._newest = Round()
+        self._newest_at_s = -math.inf
         self._nothing = "not scraped yet"
 
     @property
@@ -93,6 +94,9 @@ class EngineWindow:
                 self._min_coverage_ratio,
             )
         self._newest = found
+        if at_s <= self._newest_at_s:
+            return  # a late one: its increases are in the totals, and count with the next round
+        self._newest_at_s = at_s
         waiting, running = found.gauges.get("waiting", {}), found.gauges.get("running", {})
         engines = sorted(waiting.keys() | running.keys())
         self._samples.add(

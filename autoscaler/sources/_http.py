@@ -173,6 +173,8 @@ class _Guard(HTTPAdapter):
         request.headers.update(access.headers)
         # A few kilobytes of zeros unpack to gigabytes; what is never packed cannot.
         request.headers["Accept-Encoding"] = "identity"
+        # uvicorn closes a connection after 5 idle seconds, a tick is 5 s: kept ones die in use.
+        request.headers["Connection"] = "close"
         _authorize(request, access)
         response = super().send(request, True, self.timeout_s, verify, cert, {})
         try:

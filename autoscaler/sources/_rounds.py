@@ -1,5 +1,6 @@
 """The series of a range, sorted into rounds: one scrape of each target."""
 
+import math
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import pairwise
 
@@ -25,17 +26,24 @@ class Rounds:
     Args:
         preset: which series mean what.
         target_labels: labels that tell targets apart.
-        stale_after_s: a target without a sample for so long is not waited for, s.
+        scrape_interval_s: expected distance of the scrapes of a target, s, > 0.
+        range_s: length of the ranges, s, > 0.
 
     Attributes:
         interval_s: median distance of the scrapes of a target in the last range; None: unknown.
     """
 
-    def __init__(self, preset: Preset, target_labels: Sequence[str], stale_after_s: float) -> None:
+    def __init__(
+        self, preset: Preset, target_labels: Sequence[str], scrape_interval_s: float, range_s: float
+    ) -> None:
         self._preset = preset
         self._target_labels = tuple(target_labels)
-        self._stale_after_s = stale_after_s
+        self._interval_s = scrape_interval_s
+        self._stale_after_s = 2.5 * scrape_interval_s
+        # Longer than a range: what is forgotten must not be found in one again.
+        self._forget_after_s = 2 * range_s + 10 * scrape_interval_s
         self._newest_s: dict[str, float] = {}
+        self._sizes: dict[str, int] = {}
         self._pending: dict[str, tuple[float, Page]] = {}
         self.interval_s: float | None = None
 
@@ -51,31 +59,38 @@ class Rounds:
         Raises:
             ObservationError: a histogram is incomplete.
         """
-        scrapes: dict[tuple[float, str], list[Sample]] = {}
-        seen_s = dict(self._newest_s)
-        for one in series:
-            target = self._target(one.labels)
-            name, labels = one.labels.get("__name__", ""), _series_labels(one.labels)
-            before_s = seen_s.get(target)
-            for at_s, value in reversed(one.points):
-                if before_s is not None and at_s <= before_s:
-                    break
-                scrapes.setdefault((at_s, target), []).append(Sample(name, labels, value))
-                if at_s > self._newest_s.get(target, at_s - 1):
-                    self._newest_s[target] = at_s
         self._measure(series)
-        self._newest_s = {
-            target: at_s
-            for target, at_s in self._newest_s.items()
-            if now_s - at_s <= 10 * self._stale_after_s
-        }
+        scrapes = sorted(self._unseen(series).items(), key=lambda item: item[0])
+        whole = []
+        for (at_s, target), samples in scrapes:
+            if len(samples) < self._sizes.get(target, 0) and now_s - at_s < self._interval_s:
+                # Remote writing delivers the series of one scrape one by one: the rest is to come.
+                continue
+            self._sizes[target] = len(samples)
+            self._newest_s[target] = at_s
+            whole.append((at_s, target, samples))
+        for target in [t for t, at in self._newest_s.items() if now_s - at > self._forget_after_s]:
+            del self._newest_s[target], self._sizes[target]
         live = {t for t, at_s in self._newest_s.items() if now_s - at_s <= self._stale_after_s}
-        for (at_s, target), samples in sorted(scrapes.items(), key=lambda item: item[0]):
+        for at_s, target, samples in whole:
             if target in self._pending:
                 yield self._take()
             self._pending[target] = (at_s, Page(self._preset, samples))
             if live <= self._pending.keys():
                 yield self._take()
+
+    def _unseen(self, series: Sequence[Series]) -> dict[tuple[float, str], list[Sample]]:
+        """Samples that are newer than the last scrape taken of their target, by time and target."""
+        scrapes: dict[tuple[float, str], list[Sample]] = {}
+        for one in series:
+            target = self._target(one.labels)
+            name, labels = one.labels.get("__name__", ""), _series_labels(one.labels)
+            before_s = self._newest_s.get(target, -math.inf)
+            for at_s, value in reversed(one.points):
+                if at_s <= before_s:
+                    break
+                scrapes.setdefault((at_s, target), []).append(Sample(name, labels, value))
+        return scrapes
 
     def _measure(self, series: Sequence[Series]) -> None:
         points = max((one.points for one in series), key=len, default=())

@@ -162,7 +162,7 @@ class PrometheusSource:
     def _start(self) -> None:
         """Begin with nothing known."""
         params, slo = self.params, self.context.slo
-        stale_after_s = 2.5 * params.scrape_interval_s
+        interval_s = params.scrape_interval_s
         self._engines = EngineWindow(
             self._preset,
             slo,
@@ -170,11 +170,13 @@ class PrometheusSource:
             params.min_observations,
             params.min_coverage_ratio,
         )
-        self._rounds = Rounds(self._preset, params.target_labels, stale_after_s)
+        self._rounds = Rounds(self._preset, params.target_labels, interval_s, slo.window_s)
         self._router: EngineWindow | None = None
         if self._router_preset is not None:
             self._router = EngineWindow(self._router_preset, slo, params.scrape_interval_s)
-            self._router_rounds = Rounds(self._router_preset, params.target_labels, stale_after_s)
+            self._router_rounds = Rounds(
+                self._router_preset, params.target_labels, interval_s, slo.window_s
+            )
 
     def _enter(self, answers: _Answers) -> None:
         now_s, asked_at_s = answers.now_s, self.context.clock.now_s()

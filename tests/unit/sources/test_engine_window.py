@@ -431,3 +431,22 @@ def test_G27_huge_counters_stay_finite():
         signal = getattr(metrics, field.name)
         if isinstance(signal, Signal) and signal.value is not None:
             assert math.isfinite(signal.value), field.name
+
+
+def test_a_round_that_is_not_newer_moves_no_rate():
+    target = window()
+    engine = Engine(0, running=1)
+    now_s = steady(target, [engine])
+    before = target.read(now_s, 1).completion_rps.value
+    engine.serve(50)
+    target.add(now_s, {"a": engines_page(engine)})
+    assert target.read(now_s, 1).completion_rps.value == before
+    target.add(now_s + 5.0, {"a": engines_page(engine)})
+    assert target.read(now_s + 5.0, 1).completion_rps.value == pytest.approx((4 * 10 + 50) / 25)
+
+
+def test_targets_long_gone_are_forgotten():
+    target = window()
+    for i in range(100):
+        target.add(5.0 * i, {f"pod-{i}": engines_page(Engine(0, running=1))})
+    assert len(target._ledger._last) < 15
