@@ -151,7 +151,8 @@ class Telemetry(Collector):
             held.errors = Counter(loop.errors)
             held.gauges = dict(_gauges(target, loop))
             if loop.observation is not None:
-                self._add_gpus(target, held, loop.observation)
+                asked = outcome in ("applied", "ambiguous") and loop.decision.width
+                self._add_gpus(target, held, loop.observation, asked or 0)
                 progress = loop.controller.progress
                 if progress is not None:
                     self._add_resize(target, held, progress, loop.observation.now_s)
@@ -220,15 +221,13 @@ class Telemetry(Collector):
         counts = self._histograms[name].setdefault(labels, _Counts([0] * (len(bounds) + 1)))
         counts.add(value, bounds)
 
-    def _add_gpus(self, target: str, held: _Target, obs: Observation) -> None:
+    def _add_gpus(self, target: str, held: _Target, obs: Observation, asked: int) -> None:
         """GPUs count from the request on, and until the width is really gone."""
         if held.gpus is not None:
             spent_s = max(obs.now_s - held.seen_at_s, 0.0)
             self._gpu_s[target] = self._gpu_s.get(target, 0.0) + held.gpus * spent_s
         self._gpu_s.setdefault(target, 0.0)
-        width = max(obs.width.desired, obs.width.present)
-        if obs.resize is not None:
-            width = max(width, obs.resize.to_width)
+        width = max(obs.width.desired, obs.width.present, asked)
         held.gpus, held.seen_at_s = float(width * obs.capabilities.gpus_per_width), obs.now_s
 
     def _add_resize(self, target: str, held: _Target, progress: Progress, now_s: float) -> None:
