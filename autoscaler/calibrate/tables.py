@@ -10,7 +10,7 @@ from autoscaler.calibrate.captures import Cell
 from autoscaler.calibrate.parameters import Fitted, Prior, bounds, staircases
 from autoscaler.calibrate.search import Vector, search
 from autoscaler.calibrate.workload import EARLY_STOP_MEAN_SHARE, Workload, uniform_numbers
-from autoscaler.engine.draws import closed_loop
+from autoscaler.engine.draws import closed_loop, percentile_rows
 from autoscaler.engine.physics import Physics
 from autoscaler.errors import ConfigError
 from autoscaler.profile import SCHEMA, Profile
@@ -41,10 +41,10 @@ class Effort:
         seed: of the draws; equal seeds give equal profiles.
     """
 
-    generations: int = 30
-    population: int = 5
-    refinements: int = 300
-    draws: int = 10
+    generations: int = 60
+    population: int = 8
+    refinements: int = 500
+    draws: int = 16
     judged_draws: int = 200
     seed: int = 0
 
@@ -104,13 +104,17 @@ def simulate(
     prompts = np.full(cell.requests, cell.prompt_tokens, np.int32)
     draws = closed_loop(physics, cell.concurrency, prompts, outputs)
     return {
-        "ttft_p50_ms": float(np.median(draws.ttft_s(50))) * 1e3,
-        "ttft_p95_ms": float(np.median(draws.ttft_s(95))) * 1e3,
-        "tpot_p50_ms": float(np.median(draws.tpot_s(50))) * 1e3,
+        "ttft_p50_ms": _median(draws.ttft_s(50)) * 1e3,
+        "ttft_p95_ms": _median(draws.ttft_s(95)) * 1e3,
+        "tpot_p50_ms": _median(draws.tpot_s(50)) * 1e3,
         "itl_p50_ms": draws.itl_s(50) * 1e3,
         "itl_p99_ms": draws.itl_s(99) * 1e3,
-        "output_tok_per_s": float(np.median(draws.output_tokens_per_s())),
+        "output_tok_per_s": _median(draws.output_tokens_per_s()),
     }
+
+
+def _median(values: Vector) -> float:
+    return float(percentile_rows(values[np.newaxis], 50)[0])
 
 
 def fit(

@@ -7,7 +7,7 @@ from autoscaler.calibrate import report, tables
 from autoscaler.calibrate.captures import Cell
 from autoscaler.calibrate.parameters import Fitted, Prior, staircases
 from autoscaler.calibrate.workload import Workload, uniform_numbers
-from autoscaler.engine.draws import closed_loop
+from autoscaler.engine.draws import closed_loop, percentile_rows
 from autoscaler.errors import ConfigError
 
 TRUTH = Fitted(
@@ -129,3 +129,11 @@ def test_a_prior_costs_nothing_at_its_value_and_as_much_on_both_sides():
     prior = Prior(6e-6)
     assert prior.cost(6e-6) == 0.0
     assert prior.cost(12e-6) == pytest.approx(prior.cost(3e-6)) == pytest.approx(2.0)
+
+
+@pytest.mark.parametrize("percentile", [0, 37.5, 50, 95, 100])
+def test_percentiles_of_rows_are_those_of_numpy(percentile):
+    for n in (1, 2, 33):
+        values = np.random.default_rng(n).random((3, n))
+        expected = np.percentile(values, percentile, axis=1)
+        assert percentile_rows(values, percentile) == pytest.approx(expected)
