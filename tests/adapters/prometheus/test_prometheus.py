@@ -61,7 +61,7 @@ class Router:
 
 @dataclass
 class World:
-    """One Prometheus and what it scrapes: namespaces bench (by two jobs), ranks (three) and fading."""
+    """One Prometheus and what it scrapes: bench (by two jobs), three ranks, fading, a router."""
 
     prometheus: Prometheus
     fading: Server
