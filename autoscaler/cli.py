@@ -1,5 +1,6 @@
 """The commands. No logic; heavy imports happen inside the command that needs them."""
 
+import importlib
 import sys
 from enum import StrEnum
 from pathlib import Path
@@ -7,16 +8,57 @@ from typing import Annotated, Any
 
 import typer
 
-from autoscaler import __version__, cli_trace
+from autoscaler import __version__
 from autoscaler.errors import AutoscalerError, ConfigError, TraceError
 
+_COMMANDS = {
+    "simulate": ("cli_simulate", "Replay a trace through policies and print a scoreboard."),
+    "demo": ("cli_demo", "Run the live loop against an emulated engine on this machine."),
+    "calibrate": ("cli_calibrate", "Fit a width profile from benchmark tables."),
+    "capture": ("cli_capture", "Measure a running deployment with streaming requests."),
+    "emulate": ("cli_emulate", "Serve a simulated fleet over HTTP, behaving like the engine."),
+    "trace": ("cli_trace", "Look at, convert, or make traces."),
+}
+"""Command: the module with the function (or the ``app``) of that name, and what help lists.
+
+The module is imported when the command is asked for: numba, Polars and the Kubernetes client take
+seconds to import, and ``--help`` needs none of them.
+"""
+
+
+class _Lazy(typer.core.TyperGroup):
+    """A group that imports a command's module only when that command is used."""
+
+    def list_commands(self, ctx: Any) -> list[str]:
+        return sorted([*super().list_commands(ctx), *_COMMANDS])
+
+    def get_command(self, ctx: Any, cmd_name: str) -> Any:
+        if cmd_name not in _COMMANDS:
+            return super().get_command(ctx, cmd_name)
+        module = importlib.import_module(f"autoscaler.{_COMMANDS[cmd_name][0]}")
+        command = getattr(module, "app", None)
+        if command is None:
+            command = typer.Typer(rich_markup_mode=None, pretty_exceptions_enable=False)
+            command.command(cmd_name)(getattr(module, cmd_name))
+        return typer.main.get_command(command)
+
+    def format_commands(self, ctx: Any, formatter: Any) -> None:
+        """List the commands without importing any."""
+        rows = []
+        for name in self.list_commands(ctx):
+            own = super().get_command(ctx, name)
+            rows.append((name, _COMMANDS[name][1] if own is None else own.get_short_help_str(60)))
+        with formatter.section("Commands"):
+            formatter.write_dl(rows)
+
+
 app = typer.Typer(
+    cls=_Lazy,
     no_args_is_help=True,
     rich_markup_mode=None,
     pretty_exceptions_enable=False,
     help="Decides the width of elastic expert-parallel LLM deployments from their SLO.",
 )
-app.add_typer(cli_trace.app, name="trace")
 
 
 class OutputFormat(StrEnum):
@@ -39,82 +81,6 @@ def _root(
     ] = False,
 ) -> None:
     """Options of the program itself."""
-
-
-@app.command()
-def simulate(
-    trace: Annotated[
-        list[Path] | None,
-        typer.Option(help="Trace file, gz and zst too; several are superimposed."),
-    ] = None,
-    trace_format: Annotated[
-        str | None, typer.Option(metavar="auto|NAME", help="[default: auto]")
-    ] = None,
-    skip_bad_rows: Annotated[
-        bool, typer.Option("--skip-bad-rows", help="Count and leave out bad rows, do not stop.")
-    ] = False,
-    policy: Annotated[
-        list[str] | None,
-        typer.Option(
-            metavar="KIND|FILE",
-            help="Policy, or static:4; repeatable. [default: all shipped, and each static width]",
-        ),
-    ] = None,
-    profile: Annotated[
-        list[str] | None,
-        typer.Option(
-            metavar="NAME|FILE",
-            help="Width profile; repeatable. [default: h100-dsv2lite-elastic-ep-rdma]",
-        ),
-    ] = None,
-    resize: Annotated[
-        str | None,
-        typer.Option(metavar="NAME|FILE", help="Cost of a resize. [default: gpustack-rdma]"),
-    ] = None,
-    initial_width: Annotated[int | None, typer.Option(help="[default: --min-width]")] = None,
-    min_width: Annotated[int | None, typer.Option(help="[default: the profile's least]")] = None,
-    max_width: Annotated[int | None, typer.Option(help="[default: the profile's largest]")] = None,
-    extrapolate: Annotated[
-        bool, typer.Option("--extrapolate", help="Permit widths beyond those of the profile.")
-    ] = False,
-    ttft_slo_s: Annotated[float | None, typer.Option(help="p95 TTFT. [default: 5]")] = None,
-    itl_slo_s: Annotated[float | None, typer.Option(help="p95 ITL. [default: none]")] = None,
-    window_s: Annotated[float | None, typer.Option(help="Rolling window. [default: 30]")] = None,
-    failure_penalty_s: Annotated[
-        float | None, typer.Option(help="TTFT that a failure counts as. [default: 30]")
-    ] = None,
-    tick_s: Annotated[float | None, typer.Option(help="Control period. [default: 5]")] = None,
-    scrape_interval_s: Annotated[float | None, typer.Option(help="[default: 5]")] = None,
-    speed: Annotated[
-        float | None, typer.Option(help="Divide arrival times by this. [default: 1]")
-    ] = None,
-    start_s: Annotated[float | None, typer.Option(help="Leave out what arrives before.")] = None,
-    duration_s: Annotated[float | None, typer.Option(help="Play so much of the trace.")] = None,
-    seed: Annotated[int | None, typer.Option(help="[default: 0]")] = None,
-    scenario: Annotated[
-        str | None,
-        typer.Option(metavar="NAME|FILE", help="All of these in one YAML file; flags win."),
-    ] = None,
-    output: Annotated[OutputFormat, typer.Option("--format")] = OutputFormat.TEXT,
-    decisions: Annotated[
-        Path | None, typer.Option(help="Write every decision to this JSONL file.")
-    ] = None,
-    jobs: Annotated[int, typer.Option(min=1, help="Processes.")] = 1,
-) -> None:
-    """Replay a trace through one or several policies and print a scoreboard.
-
-    Example: autoscaler simulate --trace requests.jsonl --policy threshold --policy static:4
-    """
-    from autoscaler import cli_simulate
-
-    options = {name: value for name, value in locals().items() if name != "cli_simulate"}
-    for name in ("scenario", "output", "decisions", "jobs"):
-        del options[name]
-    options["trace"] = [str(path) for path in trace or ()]
-    # Off is what a flag says when it is not there: a scenario file may still switch it on.
-    options["skip_bad_rows"] = skip_bad_rows or None
-    options["extrapolate"] = extrapolate or None
-    cli_simulate.run(options, scenario, output.value, decisions, jobs)
 
 
 @app.command()

@@ -3,8 +3,9 @@
 import json
 from collections.abc import Mapping
 from contextlib import nullcontext
+from enum import StrEnum
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
 import typer
 from rich.console import Console
@@ -17,7 +18,87 @@ from autoscaler.errors import ConfigError
 from autoscaler.wiring import simulated
 
 
-def run(
+class OutputFormat(StrEnum):
+    """How results are printed."""
+
+    TEXT = "text"
+    JSON = "json"
+
+
+def simulate(
+    trace: Annotated[
+        list[Path] | None,
+        typer.Option(help="Trace file, gz and zst too; several are superimposed."),
+    ] = None,
+    trace_format: Annotated[
+        str | None, typer.Option(metavar="auto|NAME", help="[default: auto]")
+    ] = None,
+    skip_bad_rows: Annotated[
+        bool, typer.Option("--skip-bad-rows", help="Count and leave out bad rows, do not stop.")
+    ] = False,
+    policy: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="KIND|FILE",
+            help="Policy, or static:4; repeatable. [default: all shipped, and each static width]",
+        ),
+    ] = None,
+    profile: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="NAME|FILE",
+            help="Width profile; repeatable. [default: h100-dsv2lite-elastic-ep-rdma]",
+        ),
+    ] = None,
+    resize: Annotated[
+        str | None,
+        typer.Option(metavar="NAME|FILE", help="Cost of a resize. [default: gpustack-rdma]"),
+    ] = None,
+    initial_width: Annotated[int | None, typer.Option(help="[default: --min-width]")] = None,
+    min_width: Annotated[int | None, typer.Option(help="[default: the profile's least]")] = None,
+    max_width: Annotated[int | None, typer.Option(help="[default: the profile's largest]")] = None,
+    extrapolate: Annotated[
+        bool, typer.Option("--extrapolate", help="Permit widths beyond those of the profile.")
+    ] = False,
+    ttft_slo_s: Annotated[float | None, typer.Option(help="p95 TTFT. [default: 5]")] = None,
+    itl_slo_s: Annotated[float | None, typer.Option(help="p95 ITL. [default: none]")] = None,
+    window_s: Annotated[float | None, typer.Option(help="Rolling window. [default: 30]")] = None,
+    failure_penalty_s: Annotated[
+        float | None, typer.Option(help="TTFT that a failure counts as. [default: 30]")
+    ] = None,
+    tick_s: Annotated[float | None, typer.Option(help="Control period. [default: 5]")] = None,
+    scrape_interval_s: Annotated[float | None, typer.Option(help="[default: 5]")] = None,
+    speed: Annotated[
+        float | None, typer.Option(help="Divide arrival times by this. [default: 1]")
+    ] = None,
+    start_s: Annotated[float | None, typer.Option(help="Leave out what arrives before.")] = None,
+    duration_s: Annotated[float | None, typer.Option(help="Play so much of the trace.")] = None,
+    seed: Annotated[int | None, typer.Option(help="[default: 0]")] = None,
+    scenario: Annotated[
+        str | None,
+        typer.Option(metavar="NAME|FILE", help="All of these in one YAML file; flags win."),
+    ] = None,
+    output: Annotated[OutputFormat, typer.Option("--format")] = OutputFormat.TEXT,
+    decisions: Annotated[
+        Path | None, typer.Option(help="Write every decision to this JSONL file.")
+    ] = None,
+    jobs: Annotated[int, typer.Option(min=1, help="Processes.")] = 1,
+) -> None:
+    """Replay a trace through one or several policies and print a scoreboard.
+
+    Example: autoscaler simulate --trace requests.jsonl --policy threshold --policy static:4
+    """
+    options = dict(locals())
+    for name in ("scenario", "output", "decisions", "jobs"):
+        del options[name]
+    options["trace"] = [str(path) for path in trace or ()]
+    # Off is what a flag says when it is not there: a scenario file may still switch it on.
+    options["skip_bad_rows"] = skip_bad_rows or None
+    options["extrapolate"] = extrapolate or None
+    _run(options, scenario, output.value, decisions, jobs)
+
+
+def _run(
     options: Mapping[str, Any],
     scenario_file: str | None,
     output: str,

@@ -36,6 +36,27 @@ class SystemClock:
         return self._stopped.is_set()
 
 
+class ScaledClock:
+    """Another clock that runs ``scale`` times as fast: a live loop against an emulated engine.
+
+    Args:
+        clock: gives the real time.
+        scale: seconds of this clock a real second, > 0.
+    """
+
+    def __init__(self, clock: SystemClock, scale: float) -> None:
+        self._clock = clock
+        self._scale = scale
+
+    def now_s(self) -> float:
+        """Scaled seconds; only differences mean anything."""
+        return self._clock.now_s() * self._scale
+
+    def sleep(self, duration_s: float) -> None:
+        """Wait for so many scaled seconds; stopping the real clock ends it at once."""
+        self._clock.sleep(duration_s / self._scale)
+
+
 def wall_s() -> float:
     """Unix seconds, for exported time stamps and log lines only: it may jump, so never subtract."""
     return time.time()

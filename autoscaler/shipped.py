@@ -14,6 +14,7 @@ GROUPS = {
     "profiles": "simulations/profiles",
     "resizes": "simulations/resizes",
     "scenarios": "simulations/scenarios",
+    "traces": "simulations/traces",
 }
 """Group name: its folder in a checkout. In a wheel each is ``autoscaler/data/<group>``."""
 
@@ -46,6 +47,18 @@ def shipped(group: str, name: str) -> Path:
     if name not in names(group):
         known = ", ".join(names(group)) or "(none)"
         raise ConfigError(f"{group}: must be one of {known}; got {name!r}")
+    return path
+
+
+def sample(file: str) -> Path:
+    """A shipped sample trace, by its file name.
+
+    Raises:
+        ConfigError: no such sample.
+    """
+    path = _folder("traces") / file
+    if not path.is_file():
+        raise ConfigError(f"traces: must be a shipped sample; got {file!r}")
     return path
 
 
