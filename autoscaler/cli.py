@@ -2,8 +2,6 @@
 
 import importlib
 import sys
-from enum import StrEnum
-from pathlib import Path
 from typing import Annotated, Any
 
 import typer
@@ -12,6 +10,8 @@ from autoscaler import __version__
 from autoscaler.errors import AutoscalerError, ConfigError, TraceError
 
 _COMMANDS = {
+    "run": ("cli_run", "Steer real deployments until told to stop."),
+    "replay": ("cli_replay", "Decide recorded observations again."),
     "simulate": ("cli_simulate", "Replay a trace through policies and print a scoreboard."),
     "demo": ("cli_demo", "Run the live loop against an emulated engine on this machine."),
     "calibrate": ("cli_calibrate", "Fit a width profile from benchmark tables."),
@@ -38,7 +38,9 @@ class _Lazy(typer.core.TyperGroup):
         module = importlib.import_module(f"autoscaler.{_COMMANDS[cmd_name][0]}")
         command = getattr(module, "app", None)
         if command is None:
-            command = typer.Typer(rich_markup_mode=None, pretty_exceptions_enable=False)
+            command = typer.Typer(
+                rich_markup_mode=None, pretty_exceptions_enable=False, add_completion=False
+            )
             command.command(cmd_name)(getattr(module, cmd_name))
         return typer.main.get_command(command)
 
@@ -61,13 +63,6 @@ app = typer.Typer(
 )
 
 
-class OutputFormat(StrEnum):
-    """How results are printed."""
-
-    TEXT = "text"
-    JSON = "json"
-
-
 def _version(value: bool) -> None:
     if value:
         typer.echo(__version__)
@@ -81,43 +76,6 @@ def _root(
     ] = False,
 ) -> None:
     """Options of the program itself."""
-
-
-@app.command()
-def run(
-    config: Annotated[
-        Path, typer.Option(help="YAML file; AUTOSCALER_... in the environment has precedence.")
-    ],
-    once: Annotated[bool, typer.Option("--once", help="One tick a target, then exit.")] = False,
-    dry_run: Annotated[
-        bool, typer.Option("--dry-run", help="Decide, record and export; never write.")
-    ] = False,
-) -> int:
-    """Steer real deployments until told to stop.
-
-    Example: autoscaler run --config autoscaler.yaml --dry-run
-    """
-    from autoscaler import cli_run
-
-    return cli_run.run(config, once=once, dry_run=dry_run)
-
-
-@app.command()
-def replay(
-    decisions: Annotated[Path, typer.Argument(help="Decision log of a run or a simulation.")],
-    policy: Annotated[
-        str | None,
-        typer.Option(metavar="KIND|FILE", help="What would this policy have decided?"),
-    ] = None,
-    output: Annotated[OutputFormat, typer.Option("--format")] = OutputFormat.TEXT,
-) -> int:
-    """Decide recorded observations again; exit code 3 if anything is decided otherwise.
-
-    Example: autoscaler replay decisions.jsonl --policy threshold
-    """
-    from autoscaler import cli_replay
-
-    return cli_replay.run(decisions, policy, output.value)
 
 
 def main(arguments: list[str] | None = None) -> None:

@@ -2,19 +2,44 @@
 
 import json
 from dataclasses import asdict
+from enum import StrEnum
 from pathlib import Path
+from typing import Annotated
 
 import typer
 from rich.console import Console
 from rich.table import Table
 
 from autoscaler import policy_file
-from autoscaler.wiring.replayed import SCHEMA, Difference, Replay, replay
+from autoscaler.wiring import replayed
+from autoscaler.wiring.replayed import SCHEMA, Difference, Replay
 
 DIFFERENT = 3
 
 
-def run(path: Path, policy: str | None, output: str) -> int:
+class OutputFormat(StrEnum):
+    """How results are printed."""
+
+    TEXT = "text"
+    JSON = "json"
+
+
+def replay(
+    decisions: Annotated[Path, typer.Argument(help="Decision log of a run or a simulation.")],
+    policy: Annotated[
+        str | None,
+        typer.Option(metavar="KIND|FILE", help="What would this policy have decided?"),
+    ] = None,
+    output: Annotated[OutputFormat, typer.Option("--format")] = OutputFormat.TEXT,
+) -> int:
+    """Decide recorded observations again; exit code 3 if anything is decided otherwise.
+
+    Example: autoscaler replay decisions.jsonl --policy threshold
+    """
+    return _run(decisions, policy, output.value)
+
+
+def _run(path: Path, policy: str | None, output: str) -> int:
     """Run the command.
 
     Args:
@@ -30,7 +55,9 @@ def run(path: Path, policy: str | None, output: str) -> int:
     """
     errors = Console(stderr=True, soft_wrap=True)
     choice = None if policy is None else policy_file.load(policy)
-    result = replay(path, lambda notice: errors.print(f"note: {notice}", highlight=False), choice)
+    result = replayed.replay(
+        path, lambda notice: errors.print(f"note: {notice}", highlight=False), choice
+    )
     if output == "json":
         typer.echo(json.dumps({"schema": SCHEMA, **_document(result)}, allow_nan=False))
     elif choice is None:

@@ -10,6 +10,9 @@ import sys
 import threading
 import traceback
 from pathlib import Path
+from typing import Annotated
+
+import typer
 
 from autoscaler import __version__, journal
 from autoscaler.clock import SystemClock
@@ -24,7 +27,23 @@ _END_S = 0.7
 """How long loops may take to end; the rest of the second is the interpreter's."""
 
 
-def run(config: Path, *, once: bool, dry_run: bool) -> int:
+def run(
+    config: Annotated[
+        Path, typer.Option(help="YAML file; AUTOSCALER_... in the environment has precedence.")
+    ],
+    once: Annotated[bool, typer.Option("--once", help="One tick a target, then exit.")] = False,
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="Decide, record and export; never write.")
+    ] = False,
+) -> int:
+    """Steer real deployments until told to stop.
+
+    Example: autoscaler run --config autoscaler.yaml --dry-run
+    """
+    return _run(config, once=once, dry_run=dry_run)
+
+
+def _run(config: Path, *, once: bool, dry_run: bool) -> int:
     """Run the command.
 
     Args:
