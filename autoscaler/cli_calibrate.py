@@ -58,9 +58,17 @@ def calibrate(
         bool,
         typer.Option(
             "--async-scheduling/--no-async-scheduling",
-            help="Whether the engine schedules a step ahead (vLLM: the default from 0.14 on).",
+            help="Whether the engine schedules a step ahead; try both, keep the better fit.",
         ),
-    ] = True,
+    ] = False,
+    waiting_weight: Annotated[
+        float,
+        typer.Option(
+            min=0.0,
+            help="Running requests that a waiting one counts for in the dispatcher (vLLM's code "
+            "says 4; the H100 tables say 1).",
+        ),
+    ] = 1.0,
     seed: Annotated[int, typer.Option(min=0, help="Of the draws of output lengths.")] = 0,
     output_format: Annotated[
         OutputFormat, typer.Option("--format", help="How to print the result.")
@@ -95,6 +103,7 @@ def calibrate(
         slots_per_rank=slots,
         token_budget=token_budget,
         schedule_ahead=async_scheduling,
+        waiting_weight=waiting_weight,
     )
     effort = tables.Effort(seed=seed)
     errors = Console(stderr=True)

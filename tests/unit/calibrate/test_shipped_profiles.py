@@ -80,6 +80,6 @@ def test_scales_act_on_their_own_costs():
     scaled = partial.scaled(steps, (2.0, 3.0, 0.5))
     doubled = [2 * ms for _, ms in steps.decode_ms]
     assert np.allclose([ms for _, ms in scaled.decode_ms], doubled, rtol=1e-4)
-    assert scaled.prefill_flat_s == pytest.approx(3 * steps.prefill_flat_s)
+    assert scaled.prefill_flat_s == pytest.approx(3 * steps.prefill_flat_s, rel=1e-4)
     assert scaled.prefill_rank_token_s == pytest.approx(0.5 * steps.prefill_rank_token_s, rel=1e-4)
     assert scaled.mixed_share == steps.mixed_share
