@@ -2,16 +2,20 @@
 PYTHON ?= python3
 BIN := .venv/bin
 
-.PHONY: demo test lock
+.PHONY: demo test lock prometheus
 demo: .venv/installed
-	$(BIN)/autoscaler simulate --trace simulations/traces/AzureLLMInferenceTrace_conv.csv
+	$(BIN)/autoscaler demo
 
-test: .venv/installed
+test: .venv/installed prometheus
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 	$(BIN)/pytest -n 2 --dist loadfile
+
+# The tests ask a real Prometheus what it makes of the same data.
+prometheus:
+	command -v prometheus >/dev/null || { apt-get -qq update && apt-get -qq install -y prometheus; }
 
 # The exact versions, pinned by hash, are the lock's; nothing is built from unpinned parts.
 .venv/installed: requirements.lock pyproject.toml
