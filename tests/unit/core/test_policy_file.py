@@ -107,7 +107,7 @@ def test_shipped_things_are_listed_and_located():
 
 def test_shipped_files_are_found_from_any_folder(tmp_path):
     code = "from autoscaler.policy_file import load; print(load('threshold').kind)"
-    done = subprocess.run(  # noqa: S603  # our own interpreter
+    done = subprocess.run(  # our own interpreter
         [sys.executable, "-c", code], cwd=tmp_path, capture_output=True, text=True, check=True
     )
     assert done.stdout == "threshold\n"
@@ -118,7 +118,7 @@ def test_naming_policies_loads_no_heavy_library(tmp_path):
         "import sys; from autoscaler import policy_file, loop; policy_file.load('threshold');"
         "print([m for m in ('numpy', 'polars', 'numba', 'scipy') if m in sys.modules])"
     )
-    done = subprocess.run(  # noqa: S603  # our own interpreter
+    done = subprocess.run(  # our own interpreter
         [sys.executable, "-c", code], cwd=tmp_path, capture_output=True, text=True, check=True
     )
     assert done.stdout == "[]\n"
