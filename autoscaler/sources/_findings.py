@@ -6,38 +6,23 @@ working, a warning makes it work worse than it could.
 
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass, fields
+from dataclasses import fields
 from difflib import get_close_matches
-from enum import StrEnum
 
+from autoscaler.findings import Finding, Level
 from autoscaler.model import Metrics, SignalStatus, Slo
-
-
-class Level(StrEnum):
-    """How bad a finding is."""
-
-    OK = "ok"
-    WARNING = "warning"
-    ERROR = "error"
-
-
-@dataclass(frozen=True, slots=True)
-class Finding:
-    """One result of a check: what was looked at, and what is to be said of it."""
-
-    level: Level
-    subject: str
-    detail: str
 
 
 def window_finding(window_s: float, scrape_interval_s: float) -> Finding:
     """Whether the rolling window holds enough scrapes: at least 2, better 4."""
     scrapes = window_s / scrape_interval_s
     said = f"{window_s:g} s of window, a scrape each {scrape_interval_s:g} s"
+    cure = f"scrape each {window_s / 4:.3g} s, or set slo.window_s to {4 * scrape_interval_s:.3g}"
     if scrapes < 2:
-        return Finding(Level.ERROR, "window_s", f"must be >= 2 scrape intervals; got {said}")
+        return Finding(Level.ERROR, "window_s", f"must be >= 2 scrape intervals; got {said}", cure)
     if scrapes < 4:
-        return Finding(Level.WARNING, "window_s", f"should be >= 4 scrape intervals; got {said}")
+        text = f"should be >= 4 scrape intervals; got {said}"
+        return Finding(Level.WARNING, "window_s", text, cure)
     return Finding(Level.OK, "window_s", said)
 
 
@@ -47,7 +32,8 @@ def interval_finding(expected_s: float, seen_s: float) -> Finding:
         detail = f"must be the engines' scrape interval, {seen_s:.3g} s; got {expected_s:g} s"
         # Too small, every scrape is taken for a gap; too large, gaps are seen late.
         level = Level.ERROR if seen_s > 2.5 * expected_s else Level.WARNING
-        return Finding(level, "scrape_interval_s", detail)
+        cure = f"set source.scrape_interval_s to {seen_s:.2g}, or scrape each {expected_s:g} s"
+        return Finding(level, "scrape_interval_s", detail, cure)
     return Finding(Level.OK, "scrape_interval_s", f"scraped each {seen_s:.3g} s")
 
 
@@ -55,14 +41,20 @@ def objective_finding(slo: Slo, bounds_s: Sequence[float]) -> Finding:
     """Whether the TTFT objective is a bucket bound, so that attainment is exact."""
     limit = slo.ttft_p95_s
     if not bounds_s:
-        return Finding(Level.ERROR, "ttft_p95_s", "no TTFT histogram was seen")
+        cure = "select the engines' own series: check source.engine and the labels or addresses"
+        return Finding(Level.ERROR, "ttft_p95_s", "no TTFT histogram was seen", cure)
     if limit > bounds_s[-1]:
         detail = f"{limit:g} s lies beyond the highest bucket bound, {bounds_s[-1]:g} s"
-        return Finding(Level.ERROR, "ttft_p95_s", detail)
+        cure = f"set slo.ttft_p95_s to {bounds_s[-1]:g} or less: beyond it no quantile has a value"
+        return Finding(Level.ERROR, "ttft_p95_s", detail, cure)
     if limit not in bounds_s:
         near = min(bounds_s, key=lambda bound: abs(bound - limit))
         detail = f"{limit:g} s is no bucket bound: attainment is interpolated; {near:g} s is one"
-        return Finding(Level.WARNING, "ttft_p95_s", detail)
+        below = max((bound for bound in bounds_s if bound < limit), default=None)
+        above = min(bound for bound in bounds_s if bound > limit)
+        bounds = f"{above:g}" if below is None else f"{below:g} or {above:g}"
+        cure = f"set slo.ttft_p95_s to {bounds}, or give the engine a bucket at {limit:g} s"
+        return Finding(Level.WARNING, "ttft_p95_s", detail, cure)
     return Finding(Level.OK, "ttft_p95_s", f"{limit:g} s is a bucket bound")
 
 
@@ -84,8 +76,17 @@ def signal_findings(metrics: Metrics) -> list[Finding]:
         if level is Level.WARNING and field.name in needed:
             level = Level.ERROR
         if level is not Level.OK:
-            found.append(Finding(level, field.name, f"{signal.status}: {signal.detail}"))
+            text, cure = f"{signal.status}: {signal.detail}", _SIGNAL_CURES[signal.status]
+            found.append(Finding(level, field.name, text, cure))
     return found
+
+
+_SIGNAL_CURES = {
+    SignalStatus.NO_SERIES: "select series of the engine that exist, or live without this signal",
+    SignalStatus.STALE: "let the engines be scraped: one that resizes answers 503 until it is done",
+    SignalStatus.NON_FINITE: "correct the query: it divides by zero, or by nothing",
+    SignalStatus.AMBIGUOUS: "aggregate the query to one element, as with sum() or max()",
+}
 
 
 def label_finding(label: str, wanted: str, existing: Sequence[str]) -> Finding:
@@ -100,12 +101,14 @@ def label_finding(label: str, wanted: str, existing: Sequence[str]) -> Finding:
     if wanted in existing:
         return Finding(Level.OK, label, f"{label}={wanted!r} selects series")
     if not existing:
-        return Finding(Level.ERROR, label, f"no series has a label {label}")
+        cure = f"leave source.labels.{label} out, or let the scrape attach it"
+        return Finding(Level.ERROR, label, f"no series has a label {label}", cure)
     near = get_close_matches(wanted, existing, n=1, cutoff=0.5)
     meant = f"; is {near[0]!r} meant?" if near else ""
     there = ", ".join(repr(value) for value in sorted(existing)[:5])
     detail = f"{label}={wanted!r} selects nothing; there is {there}{meant}"
-    return Finding(Level.ERROR, label, detail)
+    choice = repr(near[0]) if near else "one of them"
+    return Finding(Level.ERROR, label, detail, f"set source.labels.{label} to {choice}")
 
 
 _COUNTER = re.compile(r"\b[a-zA-Z_:][a-zA-Z0-9_:]*_(?:total|sum|count|bucket)\b")

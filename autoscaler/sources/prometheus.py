@@ -31,14 +31,13 @@ from prometheus_api_client import PrometheusConnect
 from prometheus_api_client.exceptions import PrometheusApiClientException
 
 from autoscaler.errors import ConfigError, ObservationError
+from autoscaler.findings import Finding, Level
 from autoscaler.model import Metrics, Signal, SignalStatus
 from autoscaler.ports import SourceContext
 from autoscaler.sources import _promql as promql
 from autoscaler.sources._deadline import Callers
 from autoscaler.sources._engine_window import EngineWindow
 from autoscaler.sources._findings import (
-    Finding,
-    Level,
     interval_finding,
     label_finding,
     objective_finding,
@@ -154,8 +153,10 @@ class PrometheusSource:
         gauges = [name for names in self._preset.gauges().values() for name in names]
         for label, wanted in params.labels.items():
             others = {name: value for name, value in params.labels.items() if name != label}
-            query = f"count by ({label}) ({promql.selector(gauges, others)})"
-            values = self._values(query, label)
+            query = "count by ({}) ({})"
+            values = self._values(query.format(label, promql.selector(gauges, others)), label)
+            if not values and others:  # another label may be the wrong one
+                values = self._values(query.format(label, promql.selector(gauges, {})), label)
             found.append(label_finding(label, wanted, values))
         return found
 

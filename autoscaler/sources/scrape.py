@@ -11,14 +11,13 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 
 from autoscaler.errors import ConfigError, ObservationError
+from autoscaler.findings import Finding, Level
 from autoscaler.model import Metrics
 from autoscaler.parameters import require_number, require_whole
 from autoscaler.ports import SourceContext
 from autoscaler.sources._deadline import Callers
 from autoscaler.sources._engine_window import EngineWindow
 from autoscaler.sources._findings import (
-    Finding,
-    Level,
     objective_finding,
     signal_findings,
     window_finding,

@@ -9,9 +9,9 @@ import pytest
 
 from autoscaler.clock import SystemClock
 from autoscaler.errors import ObservationError
+from autoscaler.findings import Finding, Level
 from autoscaler.model import Signal, SignalStatus, Slo
 from autoscaler.ports import SourceContext
-from autoscaler.sources._findings import Finding, Level
 from autoscaler.sources.prometheus import Params, PrometheusSource, build
 from autoscaler.testing import check_source
 from tests.adapters.prometheus.conftest import Prometheus, Start

@@ -7,9 +7,9 @@ from contextlib import ExitStack
 import pytest
 
 from autoscaler.errors import ObservationError
+from autoscaler.findings import Level
 from autoscaler.model import SignalStatus, Slo
 from autoscaler.ports import SourceContext
-from autoscaler.sources._findings import Level
 from autoscaler.sources.scrape import Params, ScrapeSource, build
 from autoscaler.testing import ManualClock, check_source
 from tests.adapters.prometheus.pages import Engine, page

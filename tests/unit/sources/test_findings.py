@@ -4,12 +4,12 @@ import pytest
 
 from autoscaler import plugins
 from autoscaler.errors import ConfigError
+from autoscaler.findings import Level
 from autoscaler.model import Metrics, Signal, SignalStatus, Slo
 from autoscaler.parameters import from_mapping
 from autoscaler.ports import SourceContext
 from autoscaler.sources import prometheus, scrape
 from autoscaler.sources._findings import (
-    Level,
     counter_in,
     interval_finding,
     label_finding,
