@@ -9,6 +9,7 @@ from typing import Any
 
 from autoscaler import plugins
 from autoscaler.errors import ConfigError
+from autoscaler.findings import Finding
 from autoscaler.model import Capabilities, SetOutcome, SetResult, WidthStatus
 from autoscaler.parameters import from_mapping
 from autoscaler.ports import Target
@@ -54,6 +55,11 @@ class DryRun:
             return SetOutcome(SetResult.CONFLICT, detail=f"the width is {present}")
         detail = f"dry run: would have written {expected} -> {width}"
         return SetOutcome(SetResult.SKIPPED, detail=detail)
+
+    def findings(self) -> list[Finding]:
+        """What a check of the target says, where it has one."""
+        look = getattr(self._target, "findings", None)
+        return [] if look is None else list(look())
 
     def capabilities(self) -> Capabilities:
         """What the target can do."""

@@ -10,9 +10,10 @@ from dataclasses import dataclass
 from typing import Any
 
 from autoscaler.errors import ConfigError, TargetError
+from autoscaler.findings import Finding
 from autoscaler.model import Capabilities, Layer, SetOutcome, SetResult, Tristate, WidthStatus
 from autoscaler.parameters import require_number, require_whole
-from autoscaler.targets import _arguments, _fields
+from autoscaler.targets import _arguments, _fields, _preflight, _rivals
 from autoscaler.targets._api import (
     FIELD_MANAGER,
     JSON_PATCH,
@@ -142,6 +143,26 @@ class GpuStack:
     def rehearse(self, width: int, expected: int) -> SetOutcome:
         """Have the API server check the very same patch without applying it."""
         return outcome(lambda: self._patch(width, expected, dry_run=True))
+
+    def findings(self) -> list[Finding]:
+        """What a check of this target says; changes nothing.
+
+        Raises:
+            ConfigError: as ``capabilities``.
+            TargetError: the deployment is unreadable.
+        """
+        params = self.params
+        deployment = self._api.get(self._path)
+        role = self._role = elastic_role(self._where, deployment, params.role)
+        high = self.capabilities().max_width
+        width = min(role.width + 1, max(high, role.width))
+        grant = "patch on modeldeployments of worker.gpustack.ai in namespace " + params.namespace
+        return [
+            _preflight.elastic_limit(role, high, version_known=params.vllm_version is not None),
+            _preflight.rehearsed(self.rehearse(width, role.width), width, grant),
+            *_rivals.last_writer(owner(deployment, role.managed)),
+            *_rivals.of_deployment(self._api, params.namespace, params.name, params.api_version),
+        ]
 
     def capabilities(self) -> Capabilities:
         """Bounds by schema and engine, and the GPUs of a rank.

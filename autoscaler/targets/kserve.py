@@ -7,11 +7,13 @@ KServe makes of it, since the service's own ``Ready`` stays true until somebody 
 from dataclasses import dataclass, replace
 
 from autoscaler.errors import ConfigError, TargetError
+from autoscaler.findings import Finding
 from autoscaler.model import Capabilities, Layer, SetOutcome, SetResult, Tristate, WidthStatus
 from autoscaler.parameters import require_number, require_whole
-from autoscaler.targets import _fields
+from autoscaler.targets import _fields, _preflight, _rivals
 from autoscaler.targets._api import MERGE_PATCH, Access, Connection, Json, path, require_name
 from autoscaler.targets._errors import Gone, became, outcome, unwritten
+from autoscaler.targets._owner import owner
 from autoscaler.targets._replicas import KINDS, Object
 
 _CONDITIONS = {
@@ -134,16 +136,36 @@ class KServe:
             return unwritten(error)
         if present != expected:
             return SetOutcome(SetResult.CONFLICT, detail=f"{self._where}: the width is {present}")
-        change: Json = {"replicas": width}
-        for key in reversed(self._field):
-            change = {key: change}
-        body = {"metadata": {"resourceVersion": version}, **change}
+        body = {"metadata": {"resourceVersion": version}, **self._change(width)}
 
         def write() -> Object:
             written = self._api.patch(self._path, body, MERGE_PATCH, until_s)
             return became(written, width, *self._field, "replicas")
 
         return replace(outcome(write), generation=None)
+
+    def rehearse(self, width: int) -> SetOutcome:
+        """Have the API server check a write of ``width`` without doing it."""
+        body = self._change(width)
+        return outcome(lambda: self._api.patch(self._path, body, MERGE_PATCH, dry_run=True))
+
+    def findings(self) -> list[Finding]:
+        """What a check of this target says; changes nothing.
+
+        Raises:
+            TargetError: the service is unreadable, or scaled by KServe itself.
+        """
+        params = self.params
+        service = self._api.get(self._path)
+        width = min(self._wanted(service) + 1, params.max_width)
+        grant = "patch on llminferenceservices of serving.kserve.io in namespace "
+        managed = tuple(f"f:{key}" for key in (*self._field, "replicas"))
+        kind = "LeaderWorkerSet" if params.workload == "leaderworkerset" else "Deployment"
+        return [
+            _preflight.rehearsed(self.rehearse(width), width, grant + params.namespace),
+            *_rivals.last_writer(owner(service, managed)),
+            *_rivals.of_replicas(self._api, params.namespace, kind, params.workload_name),
+        ]
 
     def capabilities(self) -> Capabilities:
         """As configured."""
@@ -159,6 +181,12 @@ class KServe:
     def close(self) -> None:
         """Close the connection."""
         self._api.close()
+
+    def _change(self, width: int) -> Json:
+        change: Json = {"replicas": width}
+        for key in reversed(self._field):
+            change = {key: change}
+        return change
 
     def _wanted(self, service: Object) -> int:
         spec = _fields.mapping(self._where, service, *self._field)

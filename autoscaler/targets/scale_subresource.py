@@ -7,11 +7,13 @@ nothing else; believes the kind's own readiness, never the number in the spec.
 from dataclasses import dataclass, replace
 
 from autoscaler.errors import ConfigError, TargetError
+from autoscaler.findings import Finding
 from autoscaler.model import Capabilities, Layer, SetOutcome, SetResult, Tristate, WidthStatus
 from autoscaler.parameters import require_number, require_whole
-from autoscaler.targets import _fields
+from autoscaler.targets import _fields, _preflight, _rivals
 from autoscaler.targets._api import MERGE_PATCH, Access, Connection, path, require_name
 from autoscaler.targets._errors import became, outcome, unwritten
+from autoscaler.targets._owner import owner
 from autoscaler.targets._replicas import (
     KINDS,
     Object,
@@ -134,6 +136,29 @@ class ScaleSubresource:
             return became(written, width, "spec", "replicas")
 
         return replace(outcome(write), generation=None)  # of the object, and a Scale has none
+
+    def rehearse(self, width: int) -> SetOutcome:
+        """Have the API server check a write of ``width`` without doing it."""
+        body = {"spec": {"replicas": width}}
+        return outcome(lambda: self._api.patch(self._at("scale"), body, MERGE_PATCH, dry_run=True))
+
+    def findings(self) -> list[Finding]:
+        """What a check of this target says; changes nothing.
+
+        Raises:
+            TargetError: the object is unreadable.
+        """
+        params = self.params
+        obj = self._api.get(self._path)
+        width = min(desired(self._where, obj) + 1, params.max_width)
+        what = f"{self._kind.plural}/scale of {self._api_version.partition('/')[0]}"
+        grant = f"patch on {what} in namespace {params.namespace}"
+        kind = _fields.text(self._where, obj, "kind")
+        return [
+            _preflight.rehearsed(self.rehearse(width), width, grant),
+            *_rivals.last_writer(owner(obj, ("f:spec", "f:replicas"))),
+            *_rivals.of_replicas(self._api, params.namespace, kind, params.name),
+        ]
 
     def capabilities(self) -> Capabilities:
         """As configured."""
