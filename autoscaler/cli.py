@@ -12,6 +12,7 @@ from autoscaler.errors import AutoscalerError, ConfigError, TraceError
 _COMMANDS = {
     "run": ("cli_run", "Steer real deployments until told to stop."),
     "replay": ("cli_replay", "Decide recorded observations again."),
+    "check": ("cli_check", "Look at everything that a run depends on, before it."),
     "simulate": ("cli_simulate", "Replay a trace through policies and print a scoreboard."),
     "demo": ("cli_demo", "Run the live loop against an emulated engine on this machine."),
     "calibrate": ("cli_calibrate", "Fit a width profile from benchmark tables."),
