@@ -180,6 +180,24 @@ class Profile(Deployment):
         costs["mixed_share"] = min(costs["mixed_share"], 1.0)
         return replace(common, decode_s=decode_s, **costs)
 
+    def sped_up(self, ratio: float) -> "Profile":
+        """The same deployment as if everything took 1 / ``ratio`` (> 0) of its time, assumed.
+
+        What the policy believes where the curves are wrong by so much.
+        """
+        return replace(
+            self,
+            name=f"{self.name}@{ratio:g}",
+            kind="assumed",
+            provenance=f"Assumed to be {ratio:g} times as fast as: {self.provenance}",
+            api_serial_s=self.api_serial_s / ratio,
+            overhead_s=self.overhead_s / ratio,
+            load_refresh_s=self.load_refresh_s / ratio,
+            widths={width: steps.sped_up(ratio) for width, steps in self.widths.items()},
+            capacity_rps_by_width={w: ratio * c for w, c in self.capacity_rps_by_width.items()},
+            fit={},
+        )
+
     def _capacity_rps(self, width: int) -> npt.NDArray[np.float64]:
         return np.array(self.capacity_rps_by_width[width])
 

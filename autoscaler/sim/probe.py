@@ -1,5 +1,9 @@
 """What a monitoring system sees of the simulated fleet. Policies see only this, never the truth."""
 
+from collections import deque
+
+import numpy as np
+
 from autoscaler.engine.fleet import ITL_BOUNDS_S, TTFT_BOUNDS_S
 from autoscaler.model import Metrics, Slo
 from autoscaler.samples import SampleWindow, Scrape
@@ -18,6 +22,9 @@ class Probe:
         scrape_interval_s: seconds between two scrapes, > 0.
         scrape_offset_s: instant of the first one; None: half an interval.
         min_observations: fewer first tokens in the window make no quantile.
+        delay_s: a scrape can be read only so much later, s, >= 0: a slow monitoring system.
+        loss_ratio: share of the scrapes that fail, 0 to below 1.
+        rng: decides which ones fail; None: a fixed sequence.
     """
 
     def __init__(
@@ -27,8 +34,16 @@ class Probe:
         scrape_interval_s: float = 5.0,
         scrape_offset_s: float | None = None,
         min_observations: int = 10,
+        *,
+        delay_s: float = 0.0,
+        loss_ratio: float = 0.0,
+        rng: np.random.Generator | None = None,
     ) -> None:
         self._fleet = fleet
+        self._delay_s = delay_s
+        self._loss_ratio = loss_ratio
+        self._rng = rng or np.random.default_rng(0)
+        self._under_way: deque[tuple[float, Scrape | str]] = deque()
         self._interval_s = scrape_interval_s
         self._window = SampleWindow(
             TTFT_BOUNDS_S.tolist(), ITL_BOUNDS_S.tolist(), slo, scrape_interval_s, min_observations
@@ -58,12 +73,31 @@ class Probe:
 
     def read(self) -> Metrics:
         """The metrics at the end of what was played last."""
-        return self._window.read(self._now_s, self._fleet.serving)
+        under_way = self._under_way
+        while under_way and under_way[0][0] + self._delay_s <= self._now_s:
+            self._enter(under_way.popleft()[1])
+        # What is late by d is judged as of d ago: late is not the same as missing.
+        return self._window.read(self._now_s - self._delay_s, self._fleet.serving)
+
+    def _enter(self, result: Scrape | str) -> None:
+        if isinstance(result, str):
+            self._window.miss(result)
+        else:
+            self._window.add(result)
+
+    def _take(self, at_s: float, result: Scrape | str) -> None:
+        if self._delay_s:
+            self._under_way.append((at_s, result))
+        else:
+            self._enter(result)
 
     def _scrape(self, at_s: float) -> None:
         fleet = self._fleet
         if not fleet.metrics_up:
-            self._window.miss("/metrics answered 503")
+            self._take(at_s, "/metrics answered 503")
+            return
+        if self._loss_ratio and self._rng.random() < self._loss_ratio:
+            self._take(at_s, "the scrape was lost")
             return
         engine = fleet.engine
         if fleet.restarts != self._restarts:
@@ -76,4 +110,4 @@ class Probe:
             waiting = running = [0] * len(ranks)
         self._frozen_waiting = [*waiting, *self._frozen_waiting[len(waiting) :]]
         self._frozen_running = [*running, *self._frozen_running[len(running) :]]
-        self._window.add(Scrape(at_s, fleet.counters(), self._frozen_waiting, self._frozen_running))
+        self._take(at_s, Scrape(at_s, fleet.counters(), self._frozen_waiting, self._frozen_running))

@@ -28,15 +28,23 @@ from autoscaler.sim.score import score
 from autoscaler.sim.target import SimTarget
 from autoscaler.steering import Steering
 from autoscaler.traces import Trace, load
+from autoscaler.wiring import synthesis
 
 SCHEMA = "autoscaler.simulation/v1"
+
+_PROBE_STREAM = 1
+"""Lost scrapes are drawn from a stream of their own: they shift no failure of a resize."""
 
 _COVERED_BY_STATIC_WIDTHS = ("hold", "static")
 
 
 @dataclass(frozen=True, slots=True)
 class Run:
-    """One policy on one profile; ``profile_name`` is what a replay finds the profile by."""
+    """One policy on one profile.
+
+    ``profile``: what the fleet follows. ``believed``: what the policy knows of it, the same unless
+    the scenario has it wrong. ``profile_name``: what a replay finds the latter by.
+    """
 
     profile: Profile
     policy: PolicyChoice
@@ -44,6 +52,7 @@ class Run:
     min_width: int
     max_width: int
     profile_name: str | None = None
+    believed: Profile | None = None
 
 
 class _NoLog:
@@ -61,12 +70,15 @@ class _NoLog:
 
 
 def load_trace(scenario: Scenario, on_progress: Callable[[int, int], None] | None = None) -> Trace:
-    """The trace that a scenario names.
+    """The trace that a scenario names, or draws.
 
     Raises:
         ConfigError: it names none.
         TraceError: a file is unusable.
     """
+    if scenario.synth is not None:
+        trace = synthesis.draw(scenario.synth, scenario.seed)
+        return trace.sliced(scenario.start_s, scenario.duration_s).sped_up(scenario.speed)
     if not scenario.trace:
         raise ConfigError("trace: must name at least one file; got none")
     return load(
@@ -100,16 +112,18 @@ def _plan(scenario: Scenario, profile_name: str) -> list[Run]:
         raise ConfigError(f"initial_width: must be within {low} to {high}; got {first}")
     for width in (low, high):
         profile.physics(width, extrapolate=scenario.extrapolate)
+    wrong = scenario.decide_with_profile
+    believed = profile if wrong is None else profiles.load(wrong)
     runs = []
     for name in scenario.policy or _every_policy(low, high):
         choice = policy_file.load(name)
         begin = first
-        if choice.kind == "static" and scenario.initial_width is None:
+        if choice.kind == "static":
             # A static width is there from the start: growing into it would be another policy.
             begin = choice.params.width
             if not low <= begin <= high:
                 raise ConfigError(f"policy {name}: must be within {low} to {high}; got {begin}")
-        runs.append(Run(profile, choice, begin, low, high, profile_name))
+        runs.append(Run(profile, choice, begin, low, high, wrong or profile_name, believed))
     return runs
 
 
@@ -142,7 +156,14 @@ def play(
         np.random.default_rng(scenario.seed),
         extrapolate=scenario.extrapolate,
     )
-    probe = Probe(fleet, scenario.slo, scenario.scrape_interval_s)
+    probe = Probe(
+        fleet,
+        scenario.slo,
+        scenario.scrape_interval_s,
+        delay_s=scenario.metrics_delay_s,
+        loss_ratio=scenario.scrape_loss_ratio,
+        rng=np.random.default_rng((scenario.seed, _PROBE_STREAM)),
+    )
     clock = SimClock(probe.play)
     target = SimTarget(fleet, clock, run.profile, resize, run.min_width, run.max_width)
     loop = ControlLoop(
@@ -217,7 +238,7 @@ def simulate(
             "skipped_rows": trace.skipped_rows,
         },
         "profile": names[0] if len(names) == 1 else names,
-        "resize": Path(scenario.resize).stem,
+        "resize": _stem(scenario.resize),
         "seed": scenario.seed,
         "slo": {
             "ttft_p95_s": scenario.ttft_slo_s,
@@ -227,6 +248,12 @@ def simulate(
         },
         "results": results,
     }
+
+
+def _stem(name_or_file: str) -> str:
+    """A name as it is, dots and all (vllm-0.25-measured); of a file its stem."""
+    path = Path(name_or_file)
+    return path.stem if path.suffix in (".yaml", ".yml") else path.name
 
 
 def _results(
@@ -261,6 +288,6 @@ def _steering(scenario: Scenario, run: Run) -> Steering:
         scenario.tick_s,
         guards,
         ConvergenceParams(),
-        run.profile,
+        run.believed or run.profile,
         run.profile_name or run.profile.name,
     )
