@@ -1,6 +1,7 @@
 """Starts and stops the emulator: the event loop's part, and one in a thread for other programs."""
 
 import asyncio
+import socket
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -31,6 +32,8 @@ _MIN_GAP_S = 0.001
 """Least real time between two plays: a step of a fast profile at a high time scale is shorter."""
 
 _SHUTDOWN_S = 1.0
+_ACCEPTED_S = 0.01
+_BACKLOG = 4096
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,6 +107,7 @@ class Emulator:
         self._registry = CollectorRegistry()
         self._http = HttpSeries(self._registry)
         self._runner: web.AppRunner | None = None
+        self._socket: socket.socket | None = None
         self._alarm: Alarm | None = None
         self._played_s = 0.0
         self._busy_s = 0.0
@@ -136,14 +140,14 @@ class Emulator:
             shutdown_timeout=_SHUTDOWN_S,
         )
         await self._runner.setup()
-        site = web.TCPSite(self._runner, host, port, backlog=4096)
         try:
-            await site.start()
+            self._socket = socket.create_server((host, port), backlog=_BACKLOG)
         except OSError as error:
             await self.stop()
             raise AutoscalerError(f"cannot serve on {host}:{port}: {error.strerror}") from error
+        await web.SockSite(self._runner, self._socket, backlog=_BACKLOG).start()
         self._ring()
-        bound = self._runner.addresses[0][1]
+        bound = self._socket.getsockname()[1]
         return f"http://{host}:{bound}"
 
     async def stop(self) -> None:
@@ -154,6 +158,11 @@ class Emulator:
             self._alarm.close()
             self._alarm = None
         if self._runner is not None:
+            if self._socket is not None:
+                # Accept no more, and let what was accepted arrive: asyncio leaks a connection
+                # whose server is closed between the two.
+                asyncio.get_running_loop().remove_reader(self._socket)
+                await asyncio.sleep(_ACCEPTED_S)
             await self._runner.cleanup()
             self._runner = None
 
