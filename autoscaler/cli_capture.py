@@ -1,4 +1,4 @@
-"""``autoscaler capture``: measures a running deployment. Imported only when it is asked for."""
+"""``autoscaler capture``: measures a running deployment."""
 
 import asyncio
 import datetime
@@ -6,19 +6,17 @@ import re
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
-import aiohttp
 import typer
-from rich.console import Console
-from rich.progress import Progress
 
 from autoscaler import __version__
-from autoscaler.capture import cells, table
 from autoscaler.clock import SystemClock, wall_s
 from autoscaler.errors import ConfigError, ObservationError
 from autoscaler.parameters import require_number, require_whole
-from autoscaler.ports import Clock
+
+if TYPE_CHECKING:
+    from autoscaler.capture.cells import Cell, Load
 
 _BOUND = re.compile(r"data_parallel_rank -1 is out of range \[0, (\d{1,4})\)")
 _USUAL_CONCURRENCY = "1,4,8,16,32,64"
@@ -69,6 +67,11 @@ def capture(
 
     Example: autoscaler capture --url http://localhost:8000 --model chat --out chat.csv
     """
+    from rich.console import Console
+    from rich.progress import Progress
+
+    from autoscaler.capture import cells, table
+
     require_whole("width", width, 1)
     require_whole("gpus_per_width", gpus_per_width, 1)
     require_whole("requests", requests, 1)
@@ -110,9 +113,11 @@ def capture(
 
 
 async def _measure(
-    load: cells.Load, plan: _Plan, width: int | None, on_done: Callable[[], None]
-) -> tuple[list[cells.Cell], int]:
-    clock: Clock = SystemClock()
+    load: "Load", plan: _Plan, width: int | None, on_done: Callable[[], None]
+) -> "tuple[list[Cell], int]":
+    from autoscaler.capture import cells
+
+    clock = SystemClock()
     present = await _present_width(load) if width is None else width
     await cells.warm_up(load, clock)
     measured = [await cells.closed_loop(load, c, n, clock, on_done) for c, n in plan.closed]
@@ -120,8 +125,10 @@ async def _measure(
     return measured, present
 
 
-async def _present_width(load: cells.Load) -> int:
+async def _present_width(load: "Load") -> int:
     """What a refused rank of -1 gives away."""
+    import aiohttp
+
     body = {"model": load.model, "prompt": "Hello", "max_tokens": 1}
     headers = {"X-data-parallel-rank": "-1"}
     if load.api_key:

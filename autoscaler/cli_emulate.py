@@ -1,20 +1,18 @@
-"""``autoscaler emulate``: the simulated fleet behind HTTP. Imported only when it is asked for."""
+"""``autoscaler emulate``: the simulated fleet behind HTTP."""
 
 import asyncio
 import signal
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from autoscaler import profiles
-from autoscaler.emulator.faults import RESIZE_FAULTS, Faults
-from autoscaler.emulator.server import VERSIONS, Options, serve, warm_up
-from autoscaler.engine.fleet import Load
 from autoscaler.errors import ConfigError
 from autoscaler.parameters import require_whole
-from autoscaler.traces import load
-from autoscaler.wiring.simulated import resize_model
+
+if TYPE_CHECKING:
+    from autoscaler.emulator.server import Options
+    from autoscaler.engine.fleet import Load
 
 
 def emulate(
@@ -26,7 +24,7 @@ def emulate(
         str, typer.Option(metavar="NAME|FILE", help="Course of a resize.")
     ] = "vllm-0.25-measured",
     vllm_version: Annotated[
-        str, typer.Option(metavar="|".join(VERSIONS), help="Whose manners.")
+        str, typer.Option(metavar="0.25|0.30|0.33", help="Whose manners.")
     ] = "0.25",
     min_width: Annotated[
         int | None, typer.Option(help="[default: the profile's, not below 2]")
@@ -47,7 +45,7 @@ def emulate(
     resize_fault: Annotated[
         str,
         typer.Option(
-            metavar="|".join(f for f in RESIZE_FAULTS if f), help="What the first resize does."
+            metavar="refuse|fail_commit|wedge|hang|lose_answer", help="What the first resize does."
         ),
     ] = "",
     metrics_delay_s: Annotated[float, typer.Option(help="How slow /metrics is.")] = 0.0,
@@ -61,6 +59,11 @@ def emulate(
 
     Example: autoscaler emulate --profile h100-dsv2lite-elastic-ep-rdma --width 2 --time-scale 10
     """
+    from autoscaler import profiles
+    from autoscaler.emulator.faults import Faults
+    from autoscaler.emulator.server import Options, warm_up
+    from autoscaler.wiring.simulated import resize_model
+
     require_whole("port", port, 0, 65535)
     options = Options(
         profile=profiles.load(profile),
@@ -84,7 +87,9 @@ def emulate(
     asyncio.run(_serve(options, host, port))
 
 
-async def _serve(options: Options, host: str, port: int) -> None:
+async def _serve(options: "Options", host: str, port: int) -> None:
+    from autoscaler.emulator.server import serve
+
     stop = asyncio.Event()
     loop = asyncio.get_running_loop()
     for number in (signal.SIGINT, signal.SIGTERM):
@@ -92,11 +97,14 @@ async def _serve(options: Options, host: str, port: int) -> None:
     await serve(options, host, port, lambda url: typer.echo(url), stop)
 
 
-def _built_in(paths: list[Path] | None, speed: float, seed: int) -> Load | None:
+def _built_in(paths: list[Path] | None, speed: float, seed: int) -> "Load | None":
     if not paths:
         if speed != 1.0:
             raise ConfigError(f"speed: must be given with a trace only; got {speed:g}")
         return None
+    from autoscaler.engine.fleet import Load
+    from autoscaler.traces import load
+
     trace = load([str(path) for path in paths], speed=speed, seed=seed)
     for notice in trace.notices:
         typer.echo(f"note: {notice}", err=True)
