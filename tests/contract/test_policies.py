@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 import autoscaler.policies
-from autoscaler import plugins, policy_file, shipped
+from autoscaler import plugins, policy_file, profiles, shipped
 from autoscaler.errors import ConfigError
 from autoscaler.model import Slo
 from autoscaler.ports import PolicyContext
@@ -54,7 +54,7 @@ def test_unknown_keys_are_refused_by_name_with_what_is_allowed(kind, tmp_path):
 
 def context():
     """The context that policies are built with here; add what a policy turns out to need."""
-    return PolicyContext(Slo(), 5.0)
+    return PolicyContext(Slo(), 5.0, profiles.load("assumed-wide"))
 
 
 def needs_profile(kind):

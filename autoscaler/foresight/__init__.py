@@ -1,0 +1,1 @@
+"""What a policy needs to look ahead: demand, capacity, backlog, lead time. Pure, no clock."""

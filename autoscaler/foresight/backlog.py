@@ -1,0 +1,53 @@
+"""Queues as a fluid: when does what waits cost more than it may? Closed forms, no simulation.
+
+Arrivals a + b t against a constant capacity: the backlog is a parabola, cut off at empty. Good
+for widths by the dozen in a tick; near a decision the engine itself is played (``rollout``).
+"""
+
+import math
+
+from autoscaler.foresight.forecast import Line
+
+
+def breach_s(queue: float, line: Line, capacity_rps: float, limit: float) -> float:
+    """Seconds until ``limit`` requests wait; 0: they do already; infinite: never.
+
+    Args:
+        queue: requests that wait now, >= 0.
+        line: arrivals from now on.
+        capacity_rps: requests a second that are served, >= 0.
+        limit: requests, >= 0.
+    """
+    if queue >= limit:
+        return 0.0
+    excess, slope = line.level_rps - capacity_rps, line.slope_rps_per_s
+    if slope > 1e-12:
+        if excess < 0:
+            turn_s = -excess / slope
+            if queue - excess * excess / (2.0 * slope) <= 0:
+                return turn_s + math.sqrt(2.0 * limit / slope)  # empty before it grows
+        missing = limit - queue
+        return (-excess + math.sqrt(excess * excess + 2.0 * slope * missing)) / slope
+    if excess <= 0:
+        return math.inf
+    missing = limit - queue
+    if slope > -1e-12:
+        return missing / excess
+    root = excess * excess + 2.0 * slope * missing
+    return math.inf if root < 0 else (excess - math.sqrt(root)) / -slope
+
+
+def after(queue: float, line: Line, capacity_rps: float, ahead_s: float) -> float:
+    """Requests that wait ``ahead_s`` from now, >= 0."""
+    excess, slope = line.level_rps - capacity_rps, line.slope_rps_per_s
+    plain = queue + excess * ahead_s + slope * ahead_s * ahead_s / 2.0
+    if slope > 0 and excess < 0:
+        turn_s = min(-excess / slope, ahead_s)
+        least = queue + excess * turn_s + slope * turn_s * turn_s / 2.0
+        return plain - min(least, 0.0)
+    return max(plain, 0.0)
+
+
+def later(line: Line, ahead_s: float) -> Line:
+    """The line as seen from ``ahead_s`` later on."""
+    return Line(line.at(ahead_s), line.slope_rps_per_s)

@@ -1,0 +1,205 @@
+"""Demand to come: local lines of several memories, weighed by how well each has foretold.
+
+A line remembers exponentially: a short one follows a turn, a long one sees through Poisson noise.
+Which of them is right depends on the load, so each one's own past error over the horizon that
+matters decides, and what the weighed line got wrong gives the upper quantile. No I/O.
+"""
+
+import math
+from collections import deque
+from dataclasses import dataclass
+
+from autoscaler.window import RollingPercentile
+
+_MEMORIES_S = (60.0, 120.0, 240.0, 480.0, 960.0)
+_JUMP_SIGMAS = 5.0
+_SLOPE_PRIOR_PER_S = 1.0 / 1000.0
+"""A demand that grows by its own size in 1,000 s is as steep as is believed without evidence."""
+_SMOOTH_SAMPLES = 3
+_ERROR_EVERY_S = 30.0
+
+
+@dataclass(frozen=True, slots=True)
+class Line:
+    """Demand as a straight line from now on.
+
+    Args:
+        level_rps: now, >= 0.
+        slope_rps_per_s: change a second.
+    """
+
+    level_rps: float
+    slope_rps_per_s: float
+
+    def at(self, ahead_s: float) -> float:
+        """Requests a second ``ahead_s`` from now, >= 0."""
+        return max(self.level_rps + self.slope_rps_per_s * ahead_s, 0.0)
+
+
+class Trend:
+    """Least squares over all samples, each weighed by exp(-age / memory_s).
+
+    The slope is pulled towards 0 as long as few samples speak for it (ridge).
+    """
+
+    def __init__(self, memory_s: float) -> None:
+        self.memory_s = memory_s
+        self.clear()
+
+    def clear(self) -> None:
+        """Forget every sample."""
+        self._at_s = 0.0
+        self._w = self._x = self._xx = self._y = self._xy = 0.0
+
+    def add(self, at_s: float, rps: float, ridge: float) -> tuple[float, float]:
+        """Enter a sample; returns level and slope at its instant.
+
+        Args:
+            at_s: not before the last one.
+            rps: requests a second.
+            ridge: s^2, variance of a sample over that of the slope as believed beforehand.
+        """
+        if self._w:
+            step_s = at_s - self._at_s
+            keep = math.exp(-step_s / self.memory_s)
+            xx = self._xx + step_s * (step_s * self._w - 2.0 * self._x)
+            self._xy = keep * (self._xy - step_s * self._y)
+            self._x = keep * (self._x - step_s * self._w)
+            self._xx = keep * xx
+            self._w *= keep
+            self._y *= keep
+        self._at_s = at_s
+        self._w += 1.0
+        self._y += rps
+        spread = self._w * (self._xx + ridge) - self._x * self._x
+        slope = (self._w * self._xy - self._x * self._y) / spread
+        return (self._y - slope * self._x) / self._w, slope
+
+
+class Forecast:
+    """Foretells the arrival rate from samples of a rolling window.
+
+    Args:
+        window_s: length of the window that each sample averages over.
+        quantile: of its own past error, for the upper forecast, 0..1.
+        memory_s: how long errors are remembered.
+        prior_ratio: upper error supposed while there is no history, share of the level, >= 0.
+    """
+
+    def __init__(
+        self, window_s: float, quantile: float, memory_s: float, prior_ratio: float
+    ) -> None:
+        self._window_s = window_s
+        self._quantile = quantile
+        self._prior_ratio = prior_ratio
+        self._memory_s = memory_s
+        self._trends = [Trend(m) for m in _MEMORIES_S]
+        self._losses = [1.0] * len(_MEMORIES_S)
+        self._errors = RollingPercentile(memory_s)
+        self._made: deque[tuple[float, list[tuple[float, float]], float, float]] = deque()
+        self._samples: deque[tuple[float, float]] = deque()
+        self._jumping_until_s: float | None = None
+        self._surprises = 0
+        self._line: Line | None = None
+        self._at_s: float | None = None
+        self._upper_rps = 0.0
+        self._upper_at_s: float | None = None
+
+    @property
+    def line(self) -> Line | None:
+        """The line as of the last sample; None: no sample yet."""
+        return self._line
+
+    @property
+    def error_rps(self) -> float:
+        """Upper quantile of what came above what was foretold over the horizon, >= 0."""
+        return self._upper_rps
+
+    def age_s(self, now_s: float) -> float:
+        """Seconds since the last sample; infinite: none yet."""
+        return math.inf if self._at_s is None else now_s - self._at_s
+
+    def add(self, now_s: float, rps: float, horizon_s: float) -> None:
+        """Enter what was measured over the window that ends now.
+
+        Args:
+            now_s: instant; one that goes back starts all anew.
+            rps: arrivals a second, finite, >= 0.
+            horizon_s: how far ahead errors are judged, > 0.
+        """
+        if self._at_s is not None and now_s <= self._at_s:
+            if now_s == self._at_s:
+                return
+            self.__init__(  # type: ignore[misc]  # a clock that went back: nothing old is of use
+                self._window_s, self._quantile, self._memory_s, self._prior_ratio
+            )
+        self._at_s = now_s
+        self._notice_jump(now_s, rps)
+        self._judge(now_s, rps, horizon_s)
+        # A sample speaks of the middle of its window; the line is wanted at its end.
+        lag_s = self._window_s / 2.0
+        ridge = 0.2 / (_SLOPE_PRIOR_PER_S**2 * max(rps, 0.5))
+        fits = []
+        for trend in self._trends:
+            level, slope = trend.add(now_s, rps, ridge)
+            fits.append((level + slope * lag_s, slope))
+        best = min(self._losses)
+        level = slope = total = 0.0
+        for (a, b), loss in zip(fits, self._losses, strict=True):
+            weight = (best / loss) ** 4
+            level += weight * a
+            slope += weight * b
+            total += weight
+        self._line = Line(max(level / total, 0.0), slope / total)
+        self._made.append((now_s, fits, level / total, slope / total))
+        if self._upper_at_s is None or now_s - self._upper_at_s >= _ERROR_EVERY_S:
+            self._upper_at_s = now_s
+            self._upper_rps = self._upper(now_s)
+
+    def _notice_jump(self, now_s: float, rps: float) -> None:
+        """A step is no slope: while it fills the window, all lines start anew."""
+        line = self._line
+        if line is not None and self._jumping_until_s is None:
+            sigma = math.sqrt(max(line.level_rps, 1.0) / self._window_s)
+            away = abs(rps - line.at(-self._window_s / 2.0)) > _JUMP_SIGMAS * sigma
+            self._surprises = self._surprises + 1 if away else 0
+            if self._surprises >= 2:
+                self._jumping_until_s = now_s + self._window_s
+        if self._jumping_until_s is not None:
+            for trend in self._trends:
+                trend.clear()
+            if now_s >= self._jumping_until_s:
+                self._jumping_until_s, self._surprises = None, 0
+
+    def _judge(self, now_s: float, rps: float, horizon_s: float) -> None:
+        """Hold what was foretold for the last minute or so against what came."""
+        samples, window_s = self._samples, self._window_s
+        samples.append((now_s, rps))
+        span_s = _SMOOTH_SAMPLES * window_s
+        while samples[0][0] < now_s - span_s:
+            samples.popleft()
+        middle_s = now_s - span_s / 2.0
+        made, due = self._made, None
+        while made and made[0][0] <= middle_s - horizon_s:
+            due = made.popleft()
+        if due is None:
+            return
+        # Arrivals within a window are noise that the queue absorbs; demand is what stays.
+        came = sum(y for _, y in samples) / len(samples)
+        ahead_s = middle_s - due[0]
+        keep = 0.995
+        self._losses = [
+            keep * loss + (1.0 - keep) * (abs(came - max(a + b * ahead_s, 0.0)) + 1e-3)
+            for loss, (a, b) in zip(self._losses, due[1], strict=True)
+        ]
+        self._errors.add(now_s, came - max(due[2] + due[3] * ahead_s, 0.0))
+
+    def _upper(self, now_s: float) -> float:
+        count = len(self._errors)
+        line = self._line
+        prior = self._prior_ratio * (line.level_rps if line else 0.0)
+        seen = self._errors.value(now_s, self._quantile)
+        if seen is None:
+            return prior
+        share = min(count / 120.0, 1.0)
+        return max(share * seen + (1.0 - share) * max(prior, seen), 0.0)

@@ -1,0 +1,38 @@
+"""How long a resize takes, learned from those that were seen to the end."""
+
+from collections import deque
+
+from autoscaler.model import Observation, Resize
+
+
+class LeadTime:
+    """From the write of a larger width until it serves.
+
+    Args:
+        prior_s: supposed before the first growth was seen, s, > 0.
+        remembered: growths that count, the newest ones; the slowest of them is planned with.
+    """
+
+    def __init__(self, prior_s: float, remembered: int = 3) -> None:
+        self._prior_s = prior_s
+        self._seen_s: deque[float] = deque(maxlen=remembered)
+        self._last: Resize | None = None
+
+    @property
+    def value_s(self) -> float:
+        """Seconds to plan with, > 0."""
+        return max(self._seen_s) if self._seen_s else self._prior_s
+
+    @property
+    def learned(self) -> bool:
+        """Whether a growth was seen to its end."""
+        return bool(self._seen_s)
+
+    def observe(self, obs: Observation) -> None:
+        """Take note of a resize that has ended where it was to go; others teach nothing."""
+        last, now = self._last, obs.resize
+        if last is not None and now is None and obs.width.effective == last.to_width:
+            took_s = obs.now_s - last.requested_at_s
+            if last.to_width > last.from_width and 0 < took_s < 7200:
+                self._seen_s.append(took_s)
+        self._last = now
