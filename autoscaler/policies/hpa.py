@@ -93,10 +93,10 @@ class Params:
 class Hpa:
     """width = ceil(width x signal / target), or ceil(total / target a width); then windows, rates.
 
-    Modelled: the ratio at the serving width, the tolerance (both ends hold: the newer
-    of two upstream rules), several metrics (the largest wish; no shrink while one is missing), stabilisation
-    windows, rates by percent and by number, select policies, the period, the start from what is
-    there.
+    Modelled: the ratio at the serving width, the tolerance (both ends hold: the newer of two
+    upstream rules), several metrics (the largest wish; no shrink while one is missing),
+    stabilisation windows, rates by percent and by number, select policies, the period, the start
+    from what is there.
     Not modelled: metrics a Pod and Pods that are not ready (an engine's signals are one number
     here), the cap of autoscaling/v1, container resources, separate tolerances. Minimum and
     maximum are the guards'.
