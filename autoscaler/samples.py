@@ -20,6 +20,9 @@ from autoscaler.window import TIME_TOLERANCE_S
 COUNTERS = ("completed", "prompt_tokens", "output_tokens", "failed")
 """The counters that follow the two histograms in ``Scrape.counters``, in this order."""
 
+_NONE = Signal(0.0)
+_NOTHING_ENDED = Signal(None, SignalStatus.NO_OBSERVATIONS, detail="nothing ended in the window")
+
 
 @dataclass(frozen=True, slots=True)
 class Scrape:
@@ -158,7 +161,8 @@ class SampleWindow:
             return unknown, unknown
         if seen < engines:
             waiting, running = waiting * engines / seen, running * engines / seen
-        return Signal(float(waiting), detail=detail), Signal(float(running), detail=detail)
+        depth = Signal(float(waiting), detail=detail) if waiting or detail else _NONE
+        return depth, Signal(float(running), detail=detail)
 
     def _silent(self, newest: Scrape, now_s: float) -> bool:
         """Whether zeros mean nothing yet: too soon after a start or a resize, no token since.
@@ -197,14 +201,14 @@ class SampleWindow:
             penalised = histogram.quantile(
                 self._ttft_bounds, ttft, 0.95, at_least, failed, slo.failure_penalty_s
             )
-        in_system = sum(newest.waiting) + sum(newest.running)
-        growth = in_system - sum(first.waiting) - sum(first.running)
-        if len(newest.waiting) != len(first.waiting):
-            growth = 0.0  # engines that came or went are no arrivals
-        few = Signal(None, SignalStatus.NO_OBSERVATIONS, detail="nothing ended in the window")
+        growth = 0.0  # engines that came or went are no arrivals
+        if len(newest.waiting) == len(first.waiting):
+            growth = sum(newest.waiting) + sum(newest.running)
+            growth -= sum(first.waiting) + sum(first.running)
+        few = _NOTHING_ENDED
         wait = few
         if waiting.value == 0:
-            wait = Signal(0.0)
+            wait = _NONE
         elif waiting.value is not None and completed > 0:
             wait = Signal(waiting.value * span_s / completed)
         return Metrics(
@@ -220,7 +224,7 @@ class SampleWindow:
             # Conservation: what came is what went plus what is there more than before.
             Signal(max(completed + failed + growth, 0.0) / span_s),
             Signal(completed / span_s),
-            Signal(failed / span_s),
+            Signal(failed / span_s) if failed else _NONE,
             Signal(prompt_tokens / span_s),
             Signal(output_tokens / span_s),
             Signal(prompt_tokens / ttft[-1]) if ttft[-1] > 0 else few,
@@ -229,7 +233,7 @@ class SampleWindow:
 
     def _metrics(self, rates: Signal, waiting: Signal, running: Signal) -> Metrics:
         """Gauges as they are, everything that needs a window as ``rates`` says."""
-        wait = Signal(0.0) if waiting.value == 0 else rates
+        wait = _NONE if waiting.value == 0 else rates
         r = rates
         return Metrics(
             self._slo.window_s, r, r, r, r, r, waiting, wait, running, r, r, r, r, r, r, r
