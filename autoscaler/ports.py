@@ -101,11 +101,14 @@ class PolicyContext:
 
     ``tick_s``: seconds between two calls of ``propose``, > 0. ``profile``: the captured width
     curves, None where there are none; a policy that needs them says so with a ConfigError.
+    ``epoch_s``: Unix time at which the loop's clock showed 0, s; None: there is no wall clock, as
+    in a simulation. A number and no clock, so that what it was built from explains a policy.
     """
 
     slo: Slo
     tick_s: float
     profile: Any = None
+    epoch_s: float | None = None
 
 
 class DecisionLog(Protocol):
