@@ -26,8 +26,8 @@ _ORIGIN = (math.log(1024.0), math.log(256.0))
 _LONGEST = (200_000, 32_000)
 _OVERLOADS = (1.5, 1.08)
 """First of a bound that ignores prefill, then of what was found: two plays come within 1 %."""
-_PLAY_REQUESTS = 4000
-_LEVEL_REQUESTS = 1500
+_PLAY_SIZES = (2000, 4000)
+_LEVEL_REQUESTS = 1200
 _MIX_STEP = 0.01
 _LENGTHS = 61
 _Z99 = 2.5
@@ -100,7 +100,7 @@ class Curves:
         spread = _spread(length_cv)
         order = np.random.default_rng(0)
         self._spreads = order.permutation(spread), order.permutation(spread)
-        self._gaps = order.exponential(1.0, _PLAY_REQUESTS)
+        self._gaps = order.exponential(1.0, _PLAY_SIZES[-1])
 
     def knows(self, width: int) -> bool:
         """Whether the profile has physics for a width."""
@@ -178,11 +178,11 @@ class Curves:
         """Capacity, then requests in the system, p95 TTFT and p95 ITL at each share."""
         physics = self.physics(width)
         mix = Mix(*(math.exp(o + i * _GRID) for o, i in zip(_ORIGIN, corner, strict=True)))
-        prompt, output = self.lengths(mix, _PLAY_REQUESTS)
+        prompt, output = self.lengths(mix, _PLAY_SIZES[-1])
         slots = physics.ranks * physics.slots_per_rank
         rate = slots / (float(output.mean()) * float(physics.decode_s[-1]))
-        for overload in _OVERLOADS:
-            rate = min(rate, self._throughput(physics, rate * overload, prompt, output))
+        for overload, n in zip(_OVERLOADS, _PLAY_SIZES, strict=True):
+            rate = min(rate, self._throughput(physics, rate * overload, prompt[:n], output[:n]))
         columns: list[list[float]] = [[], [], []]
         n = _LEVEL_REQUESTS
         for share in SHARES:
@@ -203,7 +203,7 @@ class Curves:
         output: npt.NDArray[np.int32],
     ) -> float:
         """Completions a second in the second half of arrivals that are too many."""
-        arrival_s = np.cumsum(self._gaps) / rate
+        arrival_s = np.cumsum(self._gaps[: len(prompt)]) / rate
         engine = Engine(Load(arrival_s, prompt, output), physics)
         engine.run()
         end_s = float(arrival_s[-1])

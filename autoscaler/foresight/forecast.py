@@ -13,10 +13,13 @@ from autoscaler.window import RollingPercentile
 
 _MEMORIES_S = (60.0, 120.0, 240.0, 480.0, 960.0)
 _JUMP_SIGMAS = 5.0
-_SLOPE_PRIOR_PER_S = 1.0 / 1000.0
-"""A demand that grows by its own size in 1,000 s is as steep as is believed without evidence."""
+_SLOPE_PRIOR_PER_S = 1.0 / 500.0
+"""A demand that grows by its own size in 500 s is as steep as is believed without evidence."""
 _SMOOTH_SAMPLES = 3
 _ERROR_EVERY_S = 30.0
+_DRIFT_S = 30.0
+_REFUTED = 2.0
+"""Squared deviations, in units of noise, from which on a line is held to be refuted."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,6 +98,9 @@ class Forecast:
         self._memory_s = memory_s
         self._trends = [Trend(m) for m in _MEMORIES_S]
         self._losses = [1.0] * len(_MEMORIES_S)
+        self._drifts = [0.0] * len(_MEMORIES_S)
+        self._dispersion = 1.0
+        self._fits: list[tuple[float, float]] = []
         self._errors = RollingPercentile(memory_s)
         self._made: deque[tuple[float, list[tuple[float, float]], float, float]] = deque()
         self._samples: deque[tuple[float, float]] = deque()
@@ -104,6 +110,12 @@ class Forecast:
         self._at_s: float | None = None
         self._upper_rps = 0.0
         self._upper_at_s: float | None = None
+        self._began_s = self._step_s = 0.0
+
+    @property
+    def experience(self) -> float:
+        """How much of the memory for errors is filled, 0..1."""
+        return min(len(self._errors) * self._step_s / self._memory_s, 1.0) if self._step_s else 0.0
 
     @property
     def line(self) -> Line | None:
@@ -133,8 +145,12 @@ class Forecast:
             self.__init__(  # type: ignore[misc]  # a clock that went back: nothing old is of use
                 self._window_s, self._quantile, self._memory_s, self._prior_ratio
             )
+        if self._at_s is None:
+            self._began_s = now_s
+        self._step_s = now_s - self._at_s if self._at_s is not None else 0.0
         self._at_s = now_s
         self._notice_jump(now_s, rps)
+        self._refute(now_s, rps)
         self._judge(now_s, rps, horizon_s)
         # A sample speaks of the middle of its window; the line is wanted at its end.
         lag_s = self._window_s / 2.0
@@ -143,10 +159,10 @@ class Forecast:
         for trend in self._trends:
             level, slope = trend.add(now_s, rps, ridge)
             fits.append((level + slope * lag_s, slope))
-        best = min(self._losses)
+        weights = self._weights(rps)
+        self._fits = fits
         level = slope = total = 0.0
-        for (a, b), loss in zip(fits, self._losses, strict=True):
-            weight = (best / loss) ** 4
+        for (a, b), weight in zip(fits, weights, strict=True):
             level += weight * a
             slope += weight * b
             total += weight
@@ -168,8 +184,37 @@ class Forecast:
         if self._jumping_until_s is not None:
             for trend in self._trends:
                 trend.clear()
+            self._fits = []
+            self._drifts = [0.0] * len(_MEMORIES_S)
             if now_s >= self._jumping_until_s:
                 self._jumping_until_s, self._surprises = None, 0
+
+    def _refute(self, now_s: float, rps: float) -> None:
+        """Follow how far, lately, samples lie off each line; Poisson noise says how far is far."""
+        if not self._fits:
+            return
+        step_s = self._step_s
+        keep = math.exp(-step_s / _DRIFT_S)
+        lag_s = self._window_s / 2.0
+        off = [rps - (a + b * (step_s - lag_s)) for a, b in self._fits]
+        self._drifts = [
+            keep * drift + (1.0 - keep) * one for drift, one in zip(self._drifts, off, strict=True)
+        ]
+        noise = max(rps, 0.2) / self._window_s
+        slow = math.exp(-step_s / 600.0)
+        self._dispersion = slow * self._dispersion + (1.0 - slow) * (off[0] * off[0] / noise)
+
+    def _weights(self, rps: float) -> list[float]:
+        """Trust by past error, less what the last minutes refute."""
+        best = min(self._losses)
+        variance = max(self._dispersion, 1.0) * max(rps, 0.2) / (2.0 * _DRIFT_S)
+        found = []
+        for loss, drift in zip(self._losses, self._drifts, strict=True):
+            beyond = max(drift * drift / variance - _REFUTED, 0.0)
+            found.append((best / loss) ** 4 * math.exp(-min(beyond, 60.0) / 2.0))
+        if max(found) < 1e-6:
+            found[0] = 1.0
+        return found
 
     def _judge(self, now_s: float, rps: float, horizon_s: float) -> None:
         """Hold what was foretold for the last minute or so against what came."""
@@ -187,12 +232,13 @@ class Forecast:
         # Arrivals within a window are noise that the queue absorbs; demand is what stays.
         came = sum(y for _, y in samples) / len(samples)
         ahead_s = middle_s - due[0]
-        keep = 0.995
+        keep = 0.98
         self._losses = [
             keep * loss + (1.0 - keep) * (abs(came - max(a + b * ahead_s, 0.0)) + 1e-3)
             for loss, (a, b) in zip(self._losses, due[1], strict=True)
         ]
-        self._errors.add(now_s, came - max(due[2] + due[3] * ahead_s, 0.0))
+        if due[0] - self._began_s >= 2.0 * window_s:
+            self._errors.add(now_s, came - max(due[2] + due[3] * ahead_s, 0.0))
 
     def _upper(self, now_s: float) -> float:
         count = len(self._errors)

@@ -36,3 +36,41 @@ class LeadTime:
             if last.to_width > last.from_width and 0 < took_s < 7200:
                 self._seen_s.append(took_s)
         self._last = now
+
+
+class Hold:
+    """How long wishes for a smaller width are held back before they are granted (the guards).
+
+    A wish that will be held for ``remaining_s`` may speak of the demand then. What is learned is
+    the shortest time seen, so that no wish is granted before what it speaks of.
+
+    Args:
+        remembered: shrinks that count, the newest ones.
+    """
+
+    def __init__(self, remembered: int = 3) -> None:
+        self._seen_s: deque[float] = deque(maxlen=remembered)
+        self._since_s: float | None = None
+        self._last: Resize | None = None
+
+    def observe(self, obs: Observation) -> None:
+        """Take note of a shrink that begins."""
+        resize = obs.resize
+        if resize is not None and (self._last is None or resize != self._last):
+            if resize.to_width < resize.from_width and self._since_s is not None:
+                self._seen_s.append(max(resize.requested_at_s - self._since_s, 0.0))
+            self._since_s = None
+        self._last = resize
+
+    def wished(self, wish: int, present: int, now_s: float) -> None:
+        """Enter this tick's wish."""
+        if wish >= present:
+            self._since_s = None
+        elif self._since_s is None or self._since_s > now_s:
+            self._since_s = now_s
+
+    def remaining_s(self, now_s: float) -> float:
+        """How long a wish of now is held at least, s; 0 until a shrink was seen."""
+        if not self._seen_s:
+            return 0.0
+        return min(self._seen_s)

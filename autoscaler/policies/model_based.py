@@ -13,13 +13,16 @@ from autoscaler.foresight import backlog
 from autoscaler.foresight.correction import Correction
 from autoscaler.foresight.curves import Curve, Curves, Mix
 from autoscaler.foresight.forecast import Forecast, Line
-from autoscaler.foresight.lead import LeadTime
+from autoscaler.foresight.lead import Hold, LeadTime
 from autoscaler.model import Observation, Proposal, Tristate
 from autoscaler.parameters import require_number
 from autoscaler.ports import PolicyContext
 from autoscaler.profile import Profile
+from autoscaler.window import elapsed
 
 _PLAYS_A_TICK = 2
+_PLAYS_AT_FIRST = 6
+"""Points found a tick: about 3 ms each. More while it is not known what the widths bear."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,6 +48,9 @@ class Params:
             follows a drift later.
         correction_gain: how fast the profile is corrected by what is observed, weight a tick,
             >= 0, <= 1; 0: not at all. Larger: sooner right, noisier.
+        spare_widths: what a narrower width has to have in hand while little is known of how demand
+            steps, units of width, >= 0; fades as the memory for errors fills. Larger: safer in the
+            first hour, more GPU-hours.
         dwell_s: how long a narrower width has to be safe before it is wished for, s, >= 0.
             Larger: fewer reversals, more GPU-hours.
         down_margin_ratio: what a narrower width has to have to spare, share of what it bears,
@@ -67,16 +73,17 @@ class Params:
     length_cv: float = 0.6
     mix_memory_s: float = 60.0
     correction_gain: float = 0.03
+    spare_widths: float = 0.8
     dwell_s: float = 120.0
-    down_margin_ratio: float = 0.02
-    breach_cost_ratio: float = 100.0
+    down_margin_ratio: float = 0.03
+    breach_cost_ratio: float = 50.0
     trend_s: float = 1800.0
     extrapolate: bool = False
 
     def __post_init__(self) -> None:
         for name in ("lead_s", "error_memory_s", "mix_memory_s"):
             require_number(name, getattr(self, name), 0, above=True)
-        for name in ("settle_s", "prior_error_ratio", "length_cv", "dwell_s"):
+        for name in ("settle_s", "prior_error_ratio", "length_cv", "spare_widths", "dwell_s"):
             require_number(name, getattr(self, name), 0)
         require_number("quantile", self.quantile, 0.5, 0.9999)
         require_number("wait_ratio", self.wait_ratio, 0, 1, above=True)
@@ -119,27 +126,35 @@ class ModelBased:
         self._lead = LeadTime(params.lead_s)
         self._correction = Correction(params.correction_gain)
         self._mix: Mix | None = None
+        self._complete = False
+        self._over_s: float | None = None  # when the last resize was over
+        self._wanted_since_s: float | None = None  # growth, without a break
+        self._hold = Hold()
         self._hurt: dict[int, tuple[float, float]] = {}
 
     def propose(self, obs: Observation) -> Proposal:
         """The width wanted now."""
         self._lead.observe(obs)
+        self._hold.observe(obs)
         self._learn(obs)
         width = obs.width.present
         if obs.resize is not None:
+            self._over_s, self._wanted_since_s = obs.now_s, None
             return Proposal(obs.resize.to_width, "resizing", "a resize is in flight")
         line, mix = self._forecast.line, self._mix
         lost_s = self._forecast.age_s(obs.now_s)
-        if line is None or mix is None or lost_s > 4 * self._slo.window_s:
+        if line is None or mix is None or lost_s > self._lead.value_s + 4 * self._slo.window_s:
             return self._blind(obs, width)
         present = self._bears(width, mix)
         if present is None:
             return self._blind(obs, width)
         waiting = obs.metrics.queue_depth.at_least or 0.0
-        grow = self._grow(obs, line, present, waiting, mix)
-        if grow is not None:
-            return grow
-        return self._shrink(obs, line, present, waiting, mix)
+        proposal = self._grow(obs, line, present, waiting, mix)
+        if proposal is None:
+            self._wanted_since_s = None
+            proposal = self._shrink(obs, line, present, waiting, mix)
+        self._hold.wished(proposal.width, width, obs.now_s)
+        return proposal
 
     def state(self) -> dict[str, Any]:
         """What was learned: demand, error, mix, correction, lead time."""
@@ -168,7 +183,9 @@ class ModelBased:
                     max(mix.output_tokens + share * (output - mix.output_tokens), 1.0),
                 )
         if self._mix is not None:
-            self._curves.refine(self._order(obs), self._mix, _PLAYS_A_TICK)
+            plays = _PLAYS_A_TICK if self._complete else _PLAYS_AT_FIRST
+            complete = self._curves.refine(self._order(obs), self._mix, plays)
+            self._complete = self._complete or complete
             width = obs.width.effective
             if width is not None:
                 curve = self._curves.curve(width, self._mix)
@@ -202,7 +219,8 @@ class ModelBased:
         hurts = (ttft_s is not None and ttft_s > self._slo.ttft_p95_s) or (
             waiting is not None and waiting > 16 * max(width, 1)
         )
-        wish = obs.capabilities.neighbour(width, 1) if hurts else width
+        fresh = self._over_s is not None and obs.now_s - self._over_s < 3 * self._slo.window_s
+        wish = obs.capabilities.neighbour(width, 1) if hurts and not fresh else width
         if wish > width:
             what = f"p95 TTFT {_show(ttft_s)} s, {_show(waiting)} waiting"
             return Proposal(wish, "hurts_unmodelled", f"{what}; demand or capacity unknown")
@@ -212,34 +230,58 @@ class ModelBased:
         self, obs: Observation, line: Line, present: _Bears, waiting: float, mix: Mix
     ) -> Proposal | None:
         """The growth that cannot wait any longer; None: it can."""
-        lead_s = self._lead.value_s
-        error_rps = self._forecast.error_rps
+        lead_s, error_rps = self._lead.value_s, self._forecast.error_rps
+        pause_s = obs.capabilities.pause_s or 0.0
         stuck = obs.capabilities.can_shrink is Tristate.NO
-        if stuck and waiting < present.waiting / 2:
+        interrupts = pause_s > self._slo.ttft_p95_s
+        patient = (stuck or interrupts) and waiting < present.waiting / 2
+        if patient:
             error_rps = 0.0
         upper = Line(line.level_rps, line.slope_rps_per_s + error_rps / lead_s)
         breach_s = backlog.breach_s(waiting, upper, present.rps, present.waiting)
-        if breach_s > lead_s + 2 * self._tick_s:
+        confirm_s = 2 * self._slo.window_s if patient else 0.0
+        if breach_s > lead_s + 2 * self._tick_s + confirm_s:
             return None
-        pause_s = obs.capabilities.pause_s or 0.0
-        then = Line(upper.at(lead_s), line.slope_rps_per_s)
-        queue = backlog.after(waiting, upper, present.rps, lead_s) + pause_s * then.level_rps
-        cover_s = self._cover_s(present, line, pause_s)
+        spare_rps = present.rps - max(upper.at(0.0), upper.at(lead_s))
+        excess = waiting - present.waiting / 2
+        if spare_rps > 0 and excess < spare_rps * lead_s:
+            return None  # the backlog is gone before a resize could help
+        if self._wanted_since_s is None or self._wanted_since_s > obs.now_s:
+            self._wanted_since_s = obs.now_s
         seen = (
             f"{line.level_rps:.3g} rps now, {upper.at(lead_s):.3g} expected in {lead_s:.0f} s, "
             f"width {present.width} bears {present.rps:.3g}, {waiting:.0f} waiting"
         )
-        best = present
+        if not elapsed(self._wanted_since_s, obs.now_s, confirm_s):
+            return Proposal(present.width, "confirming", f"{seen}; for less than {confirm_s:.0f} s")
+        then = Line(upper.at(lead_s), line.slope_rps_per_s)
+        queue = backlog.after(waiting, upper, present.rps, lead_s) + pause_s * then.level_rps
+        likely = backlog.after(waiting, line, present.rps, lead_s) + pause_s * line.at(lead_s)
+        cover_s = self._cover_s(present, line, pause_s)
+        best, chosen, least_cost = present, None, math.inf
         for width in _permitted(obs):
             bears = self._bears(width, mix)
             if bears is None:
                 continue
             if bears.rps > best.rps * 1.02:
                 best = bears
-            if width > present.width and self._holds(bears, then, queue, cover_s):
-                self._hurt[present.width] = (obs.now_s, line.level_rps)
-                reason = f"{seen}; width {width} bears {bears.rps:.3g}"
-                return Proposal(width, "demand_ahead", reason)
+            if width <= present.width or bears.rps <= present.rps:
+                continue
+            drain_s = _drain_s(bears, line.at(lead_s), likely)
+            held_s = max(cover_s, self.params.trend_s if stuck else 0.0)
+            cost = (
+                width * held_s + self.params.breach_cost_ratio * present.width * min(drain_s, 3600.0)
+            )
+            queue_then = min(queue, bears.waiting / 2)
+            lasts_s = backlog.breach_s(queue_then, then, bears.rps, bears.waiting)
+            if lasts_s >= cover_s and cost < least_cost:
+                chosen, least_cost = bears, cost
+        if chosen is not None:
+            self._hurt[present.width] = (obs.now_s, line.level_rps)
+            reason = f"{seen}; width {chosen.width} bears {chosen.rps:.3g}"
+            return Proposal(chosen.width, "demand_ahead", reason)
+        if not self._complete:
+            return Proposal(present.width, "unknown", f"{seen}; wider widths not looked at yet")
         if best.width == present.width:
             code = "widening_does_not_help"
             if present.width >= obs.capabilities.max_width:
@@ -268,15 +310,6 @@ class ModelBased:
             return 0.0
         return self.params.breach_cost_ratio * width * (pause_s + self._slo.window_s)
 
-    def _holds(self, bears: _Bears, line: Line, queue: float, cover_s: float) -> bool:
-        """Whether a width takes what waits off soon and lasts long enough."""
-        if queue > bears.waiting:
-            spare = bears.rps - line.level_rps
-            if spare <= 0 or (queue - bears.waiting / 2) / spare > 2 * self._slo.window_s:
-                return False
-            queue = bears.waiting / 2
-        return backlog.breach_s(queue, line, bears.rps, bears.waiting) >= cover_s
-
     def _shrink(
         self, obs: Observation, line: Line, present: _Bears, waiting: float, mix: Mix
     ) -> Proposal:
@@ -291,7 +324,12 @@ class ModelBased:
         if obs.capabilities.can_shrink is Tristate.NO:
             return stay
         lead_s, margin = self._lead.value_s, self.params.down_margin_ratio
-        upper = Line(line.level_rps + self._forecast.error_rps, line.slope_rps_per_s)
+        per_width = present.rps / max(width, 1)
+        unknown_rps = (1.0 - self._forecast.experience) * self.params.spare_widths * per_width
+        error_rps = max(self._forecast.error_rps, unknown_rps)
+        held_s = self._hold.remaining_s(obs.now_s)
+        level_rps = min(line.at(held_s), line.level_rps)
+        upper = Line(level_rps + error_rps, line.slope_rps_per_s)
         pause_s = obs.capabilities.pause_s or 0.0
         for wish in _permitted(obs):
             if wish >= width:
@@ -315,6 +353,15 @@ class ModelBased:
             )
             return Proposal(wish, "demand_fits", reason)
         return stay
+
+
+def _drain_s(bears: _Bears, arrival_rps: float, queue: float) -> float:
+    """How long a width takes until what waits is within bounds, s."""
+    excess = queue - bears.waiting
+    if excess <= 0:
+        return 0.0
+    spare_rps = bears.rps - arrival_rps
+    return excess / spare_rps if spare_rps > 0 else math.inf
 
 
 def _permitted(obs: Observation) -> list[int]:
