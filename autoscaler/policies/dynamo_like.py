@@ -97,6 +97,8 @@ class DynamoLike:
         self._seen = 0
         self._floor: int | None = None
         self._floor_reason = "the width at the start"
+        self._width: int | None = None  # that the last decision was made at
+        self._said: Proposal | None = None
 
     def propose(self, obs: Observation) -> Proposal:
         """The width wanted now."""
@@ -107,13 +109,17 @@ class DynamoLike:
         floor = width if self._floor is None else self._floor
         if width < floor:
             return Proposal(floor, "floor", self._floor_reason)
-        if not _due(self._fast_at_s, now_s, self.params.load_interval_s):
-            return Proposal(width, "waiting", "decided a moment ago")
-        self._fast_at_s = now_s
-        self._seen += 1
-        if self._seen < self.params.min_observations:
-            return Proposal(width, "warming_up", f"only {self._seen} observations")
-        return grounded(self._fast(obs, width, floor if self._slow else 0), obs)
+        if (
+            self._said is None
+            or width != self._width
+            or _due(self._fast_at_s, now_s, self.params.load_interval_s)
+        ):
+            self._fast_at_s, self._width = now_s, width
+            self._seen += 1
+            if self._seen < self.params.min_observations:
+                return Proposal(width, "warming_up", f"only {self._seen} observations")
+            self._said = self._fast(obs, width, floor if self._slow else 0)
+        return grounded(self._said, obs)
 
     def state(self) -> dict[str, Any]:
         """The floor (None: none yet), the rates of the last intervals, observations so far."""

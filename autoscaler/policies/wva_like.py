@@ -66,7 +66,8 @@ class WvaLike:
 
     Overload: one step each period. Quiet: one step down each period, as long as the rest would
     not be full. A signal missing: what is known may ask for growth; never a shrink (as the
-    original, which also holds on stale metrics). Unlike it: no shrink while the TTFT is unknown.
+    original, which also holds on stale metrics). Between two decisions the last wish stands, as in
+    the metric that the original exports. Unlike it: no shrink while the TTFT is unknown.
     """  # noqa: D205  # the formula comes first, and it is two lines long
 
     def __init__(self, params: Params, context: PolicyContext) -> None:
@@ -79,6 +80,7 @@ class WvaLike:
         self._queue = RollingMax(params.peak_window_s)
         self._decided_at_s: float | None = None
         self._width: int | None = None
+        self._said: Proposal | None = None
 
     def propose(self, obs: Observation) -> Proposal:
         """The present width, or one place from it."""
@@ -88,18 +90,19 @@ class WvaLike:
             # Peaks for one unit of width, measured at another width, say nothing.
             self._kv.clear()
             self._queue.clear()
-            self._width = width
+            self._width, self._said = width, None
         kv, queue = self._read(obs, max(width, 1))
         if obs.resize is not None:
             return Proposal(obs.resize.to_width, "resizing", "a resize is in flight")
         if (
-            last_s is not None
-            and now_s >= last_s
-            and not elapsed(last_s, now_s, self.params.period_s)
+            self._said is None
+            or last_s is None
+            or now_s < last_s
+            or elapsed(last_s, now_s, self.params.period_s)
         ):
-            return Proposal(width, "waiting", f"decided less than {self.params.period_s:g} s ago")
-        self._decided_at_s = now_s
-        return grounded(self._decide(obs, width, kv, queue), obs)
+            self._decided_at_s = now_s
+            self._said = self._decide(obs, width, kv, queue)
+        return grounded(self._said, obs)
 
     def state(self) -> dict[str, Any]:
         """When it decided last (s; None: never)."""

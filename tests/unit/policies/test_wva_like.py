@@ -56,11 +56,17 @@ def test_T01_no_way_down_that_would_lead_up_again():
     assert ask(**load(0.4, 0.0)) == (2, "unsafe")
 
 
-def test_one_step_a_period():
+def test_between_two_decisions_the_last_wish_stands():
+    ask = Asked(peak_window_s=0.0)
+    assert ask(**load(0.4, 0.0)) == (3, "spare")
+    assert ask(11, **load(0.9, 0.0)) == (3, "spare")
+    assert ask(**load(0.9, 0.0)) == (5, "saturated")
+
+
+def test_M04_a_wish_that_stands_is_not_to_shrink_on_what_has_become_unknown():
     ask = Asked()
-    assert ask(**load(0.9, 0.0)) == (5, "saturated")
-    assert ask(11, **load(0.9, 0.0)) == (4, "waiting")
-    assert ask(**load(0.9, 0.0)) == (5, "saturated")
+    assert ask(**load(0.4, 0.0)) == (3, "spare")
+    assert ask(ttft_p95_s=None, **load(0.4, 0.0)) == (4, "missing_data")
 
 
 def test_a_peak_within_the_window_counts():
@@ -75,7 +81,7 @@ def test_peaks_of_another_width_are_forgotten():
     ask = Asked()
     ask(**load(0.9, 0.0))
     ask.width = 8
-    assert ask(12, **load(0.5, 0.0)) == (7, "spare")
+    assert ask(**load(0.5, 0.0)) == (7, "spare")
 
 
 def test_A09_no_growth_while_a_change_is_pending():
