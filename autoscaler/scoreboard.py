@@ -24,25 +24,37 @@ def show(document: dict[str, Any], console: Console) -> None:
     for name in names if isinstance(names, list) else [names]:
         entries = [e for e in document["results"] if e["profile"] == name]
         console.print(_table(f"profile {name}, resize {document['resize']}", entries))
+    for entry in document["results"]:
+        if "oracle" in entry:
+            console.print(_oracle(entry), highlight=False)
     marked = sorted({w for e in document["results"] for w in e["width"]["not_measured"]})
     if marked:
         widths = ", ".join(str(w) for w in marked)
         console.print(f"* not measured, computed from the widths beside it: {widths}")
 
 
+def _oracle(entry: dict[str, Any]) -> str:
+    """What the oracle found, and how far from the best it may be."""
+    oracle = entry["oracle"]
+    bound_h, busy_h = oracle["lower_bound_gpu_hours"], oracle["busy_bound_gpu_hours"]
+    found = f"oracle, {entry['profile']}: "
+    if oracle["slo_infeasible"]:
+        found += "no schedule found that keeps the SLO; this one misses least. "
+    return found + (
+        f"At least {bound_h:.2f} GPU-h for anyone who keeps it, {busy_h:.2f} at the engine's "
+        "speed with a full queue and resizes for nothing."
+    )
+
+
+_HEADINGS = ("SLO %", "TTFT s", "ITL ms", "GPU-h", "oracle", "width", "resizes", "failed")
+"""Share of good windows, p95, p50, GPU-hours, these over the oracle's, widths served, up/down."""
+
+
 def _table(title: str, entries: list[dict[str, Any]]) -> Table:
     table = Table(title=title, title_justify="left", box=None, pad_edge=False)
-    for heading in (
-        "policy",
-        "SLO ok",
-        "TTFT p95",
-        "ITL p50",
-        "GPU-h",
-        "width",
-        "resizes",
-        "failed",
-    ):
-        table.add_column(heading, justify="left" if heading == "policy" else "right")
+    table.add_column("policy")
+    for heading in _HEADINGS:
+        table.add_column(heading, justify="right")
     least = _cheapest_good(entries)
     for entry in entries:
         width, resizes = entry["width"], entry["resizes"]
@@ -51,12 +63,13 @@ def _table(title: str, entries: list[dict[str, Any]]) -> Table:
         )
         table.add_row(
             entry["policy"],
-            f"{100 * entry['slo']['windows_ok_ratio']:.1f} %",
-            _seconds(entry["ttft_s"]["p95"]),
-            _milliseconds(entry["itl_s"]["p50"]),
+            f"{100 * entry['slo']['windows_ok_ratio']:.1f}",
+            _number(entry["ttft_s"]["p95"], 1.0, 2),
+            _number(entry["itl_s"]["p50"], 1e3, 1),
             f"{entry['gpu_hours']:.2f}",
+            _number(entry["oracle_gpu_hours_ratio"], 1.0, 2),
             span + ("*" if width["not_measured"] else ""),
-            f"{resizes['up']} up {resizes['down']} down" if any(resizes.values()) else "-",
+            f"{resizes['up']}/{resizes['down']}" if any(resizes.values()) else "-",
             str(entry["requests"]["failed"]),
             style="bold" if entry is least else None,
         )
@@ -69,9 +82,5 @@ def _cheapest_good(entries: list[dict[str, Any]]) -> dict[str, Any] | None:
     return min(good, key=lambda e: e["gpu_hours"]) if good else None
 
 
-def _seconds(value: float | None) -> str:
-    return "-" if value is None else f"{value:.2f} s"
-
-
-def _milliseconds(value: float | None) -> str:
-    return "-" if value is None else f"{1000 * value:.1f} ms"
+def _number(value: float | None, factor: float, digits: int) -> str:
+    return "-" if value is None else f"{factor * value:.{digits}f}"

@@ -106,3 +106,22 @@ def capacity_rps(
         else:
             high = middle
     return low
+
+
+def saturated_rps(
+    physics: Physics, prompt_tokens: npt.NDArray[np.int32], output_tokens: npt.NDArray[np.int32]
+) -> float:
+    """Requests a second that a fleet serves while its queue is never empty.
+
+    Args:
+        physics: the step model.
+        prompt_tokens: int32[k], k >= 1: the mix of lengths, all there from the start.
+        output_tokens: int32[k], pairwise.
+    """
+    engine = Engine(Load(np.zeros(len(prompt_tokens)), prompt_tokens, output_tokens), physics)
+    engine.run()
+    # The slots fill at once at the start, and empty one by one at the end: neither lasts.
+    finish_s = np.sort(engine.finish_s)
+    first, last = len(finish_s) // 5, len(finish_s) - 1 - len(finish_s) // 5
+    span_s = float(finish_s[last] - finish_s[first])
+    return (last - first) / span_s if span_s > 0 else len(finish_s) / float(finish_s[-1])

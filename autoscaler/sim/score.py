@@ -42,13 +42,30 @@ def windows(event_s: Floats, value_s: Floats, arrival_s: Floats, slo: Slo) -> Wi
         arrival_s: float64[m], all arrivals, ascending.
         slo: objective and window, which is rounded to whole seconds.
     """
+    missed, second, misses = _missed(event_s, value_s, arrival_s, slo)
+    over_slo_s = int(np.count_nonzero(missed))
+    return Windows(
+        1.0 - over_slo_s / len(missed),
+        over_slo_s,
+        _worst(second, value_s, misses) if len(value_s) else None,
+    )
+
+
+def missed_seconds(engine: Engine, slo: Slo) -> npt.NDArray[np.bool_]:
+    """bool[seconds]: whether the window that ends with second 1, 2, … is outside the SLO."""
+    event_s, value_s = _events(engine, slo)
+    missed: npt.NDArray[np.bool_] = _missed(event_s, value_s, engine.arrival_s, slo)[0]
+    return missed
+
+
+def _missed(event_s: Floats, value_s: Floats, arrival_s: Floats, slo: Slo) -> tuple[Any, Any, Any]:
+    """Missed windows by second, the second of each event, and the test for any limit."""
     # To the last answer, not only to the last arrival: a queue left over is no end of the breach.
     end_s = max(float(arrival_s[-1]), float(event_s.max()) if len(event_s) else 0.0)
     seconds = max(math.ceil(end_s), 1)
     length = max(round(slo.window_s), 1)
     # Second k covers (k - 1, k]; what falls at or before 0 belongs to the first one.
     second = np.maximum(np.ceil(event_s), 1.0).astype(np.int32)
-    value = value_s
     total = _rolling(np.bincount(second, minlength=seconds + 1), length)
     allowed = total - np.ceil(0.95 * total - 1e-9).astype(np.int64)
 
@@ -56,16 +73,23 @@ def windows(event_s: Floats, value_s: Floats, arrival_s: Floats, slo: Slo) -> Wi
         over = np.bincount(second[value > limit_s], minlength=seconds + 1)
         return _rolling(over, length) > allowed
 
-    missed = misses(slo.ttft_p95_s, second, value)
+    missed = misses(slo.ttft_p95_s, second, value_s)
     arrived = np.searchsorted(arrival_s, np.arange(1, seconds + 1), side="right")
     answered = np.cumsum(np.bincount(second, minlength=seconds + 1))[1:]
     missed |= (total == 0) & (arrived > answered)
-    over_slo_s = int(np.count_nonzero(missed))
-    return Windows(
-        1.0 - over_slo_s / seconds,
-        over_slo_s,
-        _worst(second, value, misses) if len(value) else None,
-    )
+    return missed, second, misses
+
+
+def _events(engine: Engine, slo: Slo) -> tuple[Floats, Floats]:
+    """When each observation enters, and as what.
+
+    A request cut off after its first token has shown a TTFT and enters once more as a failure.
+    """
+    served = np.isfinite(engine.first_s)
+    failed = engine.outcome > COMPLETED
+    ttft_s = (engine.first_s - engine.arrival_s)[served]
+    event_s = np.concatenate([engine.first_s[served], engine.finish_s[failed]])
+    return event_s, np.concatenate([ttft_s, np.full(int(failed.sum()), slo.failure_penalty_s)])
 
 
 def _rolling(per_second: npt.NDArray[np.int64], length: int) -> npt.NDArray[np.int64]:
@@ -115,9 +139,7 @@ def score(fleet: Fleet, slo: Slo, gpus_until_s: float | None = None) -> dict[str
     ttft_s = (engine.first_s - arrival_s)[served]
     e2e_s = (engine.finish_s - arrival_s)[completed]
     end_s = float(engine.finish_s[completed].max()) if completed.any() else float(arrival_s[-1])
-    # A request cut off after its first token has shown a TTFT and enters once more as a failure.
-    event_s = np.concatenate([engine.first_s[served], engine.finish_s[failed]])
-    value_s = np.concatenate([ttft_s, np.full(int(failed.sum()), slo.failure_penalty_s)])
+    event_s, value_s = _events(engine, slo)
     rolling = windows(event_s, value_s, arrival_s, slo)
     cut_off = int(np.count_nonzero(served & (engine.outcome == ABORTED)))
     within = int(np.count_nonzero(ttft_s <= slo.ttft_p95_s)) - cut_off

@@ -1,7 +1,7 @@
 """Simulations: a trace, a profile and policies to loops around a simulated fleet."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, TextIO
 
@@ -28,7 +28,7 @@ from autoscaler.sim.score import score
 from autoscaler.sim.target import SimTarget
 from autoscaler.steering import Steering
 from autoscaler.traces import Trace, load
-from autoscaler.wiring import synthesis
+from autoscaler.wiring import foresight, synthesis
 
 SCHEMA = "autoscaler.simulation/v1"
 
@@ -116,7 +116,7 @@ def _plan(scenario: Scenario, profile_name: str) -> list[Run]:
     believed = profile if wrong is None else profiles.load(wrong)
     runs = []
     for name in scenario.policy or _every_policy(low, high):
-        choice = policy_file.load(name)
+        choice = foresight.unplanned(first) if name == foresight.NAME else policy_file.load(name)
         begin = first
         if choice.kind == "static":
             # A static width is there from the start: growing into it would be another policy.
@@ -129,7 +129,7 @@ def _plan(scenario: Scenario, profile_name: str) -> list[Run]:
 
 def _every_policy(low: int, high: int) -> list[str]:
     own = [n for n in shipped.names("policies") if n not in _COVERED_BY_STATIC_WIDTHS]
-    return own + [f"static:{width}" for width in range(low, high + 1)]
+    return own + [f"static:{width}" for width in range(low, high + 1)] + [foresight.NAME]
 
 
 def resize_model(name_or_file: str) -> ResizeModel:
@@ -146,16 +146,7 @@ def play(
     scenario: Scenario, trace: Trace, run: Run, resize: ResizeModel, log: DecisionLog | None = None
 ) -> tuple[Fleet, ControlLoop]:
     """Run the control loop against the simulated fleet until every request has ended."""
-    requests = Load(trace.arrival_s, trace.prompt_tokens, trace.output_tokens)
-    fleet = Fleet(
-        requests,
-        run.profile,
-        resize,
-        run.initial_width,
-        run.max_width,
-        np.random.default_rng(scenario.seed),
-        extrapolate=scenario.extrapolate,
-    )
+    fleet = _fleet(scenario, trace, run, resize)
     probe = Probe(
         fleet,
         scenario.slo,
@@ -184,17 +175,47 @@ def play(
     return fleet, loop
 
 
+def _fleet(scenario: Scenario, trace: Trace, run: Run, resize: ResizeModel) -> Fleet:
+    return Fleet(
+        _load_of(trace),
+        run.profile,
+        resize,
+        run.initial_width,
+        run.max_width,
+        np.random.default_rng(scenario.seed),
+        extrapolate=scenario.extrapolate,
+    )
+
+
+def _load_of(trace: Trace) -> Load:
+    return Load(trace.arrival_s, trace.prompt_tokens, trace.output_tokens)
+
+
 def simulate_run(
     scenario: Scenario, trace: Trace, run: Run, resize: ResizeModel, log: DecisionLog | None = None
 ) -> dict[str, Any]:
     """One entry of the results."""
     clock = SystemClock()
     started_s = clock.now_s()
+    ahead = None
+    if run.policy.kind == foresight.KIND:
+        ahead = foresight.look_ahead(
+            scenario,
+            _load_of(trace),
+            run.profile,
+            resize,
+            range(run.min_width, run.max_width + 1),
+            run.initial_width,
+            lambda: _fleet(scenario, trace, run, resize),
+        )
+        run = replace(run, policy=ahead.policy)
     fleet, loop = play(scenario, trace, run, resize, log)
     entry: dict[str, Any] = {"policy": run.policy.name, "profile": run.profile.name}
     entry |= score(fleet, scenario.slo)
     served = sorted({width for _, width in fleet.widths})
     entry["width"]["not_measured"] = [w for w in served if w not in run.profile.known_widths]
+    if ahead is not None:
+        entry["oracle"] = ahead.describe(entry["slo"]["windows_ok_ratio"])
     return {**entry, "ticks": loop.ticks, "wall_s": clock.now_s() - started_s}
 
 
@@ -225,6 +246,7 @@ def simulate(
         results.append(entry)
         if on_done is not None:
             on_done(len(results), len(runs))
+    foresight.compare(results)
     names = list(dict.fromkeys(run.profile.name for run in runs))
     return {
         "schema": SCHEMA,
@@ -282,6 +304,8 @@ def _results(
 def _steering(scenario: Scenario, run: Run) -> Steering:
     """How this run's controller decides."""
     guards = limits.Params(min_width=run.min_width, max_width=run.max_width)
+    if run.policy.kind == foresight.KIND:
+        guards = foresight.unguarded(guards)
     return Steering(
         run.policy,
         scenario.slo,

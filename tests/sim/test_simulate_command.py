@@ -64,7 +64,7 @@ def test_json_holds_what_the_interface_promises(folder):
     }
     assert (document["profile"], document["resize"]) == ("linear", "elastic-nixl")
     names = [entry["policy"] for entry in document["results"]]
-    assert names[-4:] == ["static:1", "static:2", "static:3", "static:4"]
+    assert names[-5:] == ["static:1", "static:2", "static:3", "static:4", "oracle"]
     assert "threshold" in names
     for entry in document["results"]:
         assert entry["requests"] == {"offered": 600, "completed": 600, "failed": 0}
