@@ -14,7 +14,7 @@ from tests.e2e.live.story import Live, live, ramp
 
 Entry = dict[str, Any]
 
-RAMP_S, SECOND_RAMP_S, END_S = 120.0, 400.0, 720.0
+RAMP_S, SECOND_RAMP_S, END_S = 90.0, 370.0, 720.0
 OUTAGE_S = 60.0
 
 
@@ -42,8 +42,8 @@ def calm(entry: Entry) -> bool:
 @pytest.fixture(scope="module")
 def story(tmp_path_factory: pytest.TempPathFactory, start_prometheus: Start) -> Iterator[Live]:
     load = ramp(
-        (0, 12), (RAMP_S, 12), (RAMP_S + 40, 24), (SECOND_RAMP_S, 24), (SECOND_RAMP_S + 20, 36),
-        (5 * END_S, 36),
+        (0, 12), (RAMP_S, 12), (RAMP_S + 40, 24), (SECOND_RAMP_S, 24), (SECOND_RAMP_S + 20, 33),
+        (5 * END_S, 33),
     )  # fmt: skip
     with live(tmp_path_factory.mktemp("run"), start_prometheus, load) as run:
         run.mark("started")
