@@ -126,20 +126,26 @@ class Curves:
         return prompt, output
 
     def curve(self, width: int, mix: Mix) -> Curve | None:
-        """The curve of a width; None: not yet found for this mix, see ``refine``."""
+        """The curve of a width; None: nothing near this mix was played yet, see ``refine``.
+
+        Grid points that are still missing are left out: a mix that drifts across a grid line
+        gives them next to no weight at first.
+        """
         at = _log(mix)
         key = (width, round(at[0] / _MIX_STEP), round(at[1] / _MIX_STEP))
         curve = self._curves.get(key)
-        if curve is None:
-            total: npt.NDArray[np.float64] | None = None
-            for corner, weight in _corners(at):
-                point = self._points.get((width, *corner))
-                if point is None:
-                    return None
+        if curve is not None:
+            return curve
+        corners, known, total = _corners(at), 0.0, None
+        for corner, weight in corners:
+            point = self._points.get((width, *corner))
+            if point is not None:
+                known += weight
                 total = weight * point if total is None else total + weight * point
-            if total is None or not self.knows(width):
-                return None
-            curve = self._made(width, np.exp(total))
+        if total is None:
+            return None
+        curve = self._made(width, np.exp(total / known))
+        if known > 0.999:
             if len(self._curves) > 4096:
                 self._curves.clear()
             self._curves[key] = curve

@@ -100,6 +100,7 @@ class Forecast:
         self._losses = [1.0] * len(_MEMORIES_S)
         self._drifts = [0.0] * len(_MEMORIES_S)
         self._dispersion = 1.0
+        self._seen = 0
         self._fits: list[tuple[float, float]] = []
         self._errors = RollingPercentile(memory_s)
         self._made: deque[tuple[float, list[tuple[float, float]], float, float]] = deque()
@@ -154,7 +155,7 @@ class Forecast:
         self._judge(now_s, rps, horizon_s)
         # A sample speaks of the middle of its window; the line is wanted at its end.
         lag_s = self._window_s / 2.0
-        ridge = 0.2 / (_SLOPE_PRIOR_PER_S**2 * max(rps, 0.5))
+        ridge = 0.2 * max(self._dispersion, 1.0) / (_SLOPE_PRIOR_PER_S**2 * max(rps, 0.5))
         fits = []
         for trend in self._trends:
             level, slope = trend.add(now_s, rps, ridge)
@@ -176,7 +177,8 @@ class Forecast:
         """A step is no slope: while it fills the window, all lines start anew."""
         line = self._line
         if line is not None and self._jumping_until_s is None:
-            sigma = math.sqrt(max(line.level_rps, 1.0) / self._window_s)
+            variance = max(self._dispersion, 1.0) * max(line.level_rps, 1.0) / self._window_s
+            sigma = math.sqrt(variance)
             away = abs(rps - line.at(-self._window_s / 2.0)) > _JUMP_SIGMAS * sigma
             self._surprises = self._surprises + 1 if away else 0
             if self._surprises >= 2:
@@ -201,7 +203,8 @@ class Forecast:
             keep * drift + (1.0 - keep) * one for drift, one in zip(self._drifts, off, strict=True)
         ]
         noise = max(rps, 0.2) / self._window_s
-        slow = math.exp(-step_s / 600.0)
+        self._seen += 1
+        slow = min(math.exp(-step_s / 600.0), 1.0 - 1.0 / (self._seen + 20.0))
         self._dispersion = slow * self._dispersion + (1.0 - slow) * (off[0] * off[0] / noise)
 
     def _weights(self, rps: float) -> list[float]:

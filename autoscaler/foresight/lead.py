@@ -41,14 +41,16 @@ class LeadTime:
 class Hold:
     """How long wishes for a smaller width are held back before they are granted (the guards).
 
-    A wish that will be held for ``remaining_s`` may speak of the demand then. What is learned is
+    A wish that will be held for ``value_s`` may speak of the demand then. What is learned is
     the shortest time seen, so that no wish is granted before what it speaks of.
 
     Args:
+        prior_s: supposed before the first shrink was seen, s, >= 0.
         remembered: shrinks that count, the newest ones.
     """
 
-    def __init__(self, remembered: int = 3) -> None:
+    def __init__(self, prior_s: float, remembered: int = 3) -> None:
+        self._prior_s = prior_s
         self._seen_s: deque[float] = deque(maxlen=remembered)
         self._since_s: float | None = None
         self._last: Resize | None = None
@@ -69,8 +71,7 @@ class Hold:
         elif self._since_s is None or self._since_s > now_s:
             self._since_s = now_s
 
-    def remaining_s(self, now_s: float) -> float:
-        """How long a wish of now is held at least, s; 0 until a shrink was seen."""
-        if not self._seen_s:
-            return 0.0
-        return min(self._seen_s)
+    @property
+    def value_s(self) -> float:
+        """How long a wish of now is held at least, s."""
+        return min(self._seen_s) if self._seen_s else self._prior_s

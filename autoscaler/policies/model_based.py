@@ -51,13 +51,17 @@ class Params:
         spare_widths: what a narrower width has to have in hand while little is known of how demand
             steps, units of width, >= 0; fades as the memory for errors fills. Larger: safer in the
             first hour, more GPU-hours.
+        hold_s: how long a wish to shrink is held before it is granted (the guards'
+            scale_down_window_s), s, >= 0, supposed until a shrink was seen; wishes speak of the
+            demand by then. Larger: shrinks sooner in a decline; too large, too soon.
         dwell_s: how long a narrower width has to be safe before it is wished for, s, >= 0.
             Larger: fewer reversals, more GPU-hours.
         down_margin_ratio: what a narrower width has to have to spare, share of what it bears,
             >= 0, < 1. Larger: fewer reversals, more GPU-hours.
-        breach_cost_ratio: seconds of the whole deployment that one second out of the objective
-            is worth, >= 0; decides where a resize itself interrupts service. Larger: fewer and
-            wider resizes.
+        breach_cost_ratio: seconds of the whole deployment that one second of a resize's own
+            interruption is worth, >= 0. Larger: fewer and wider resizes where they interrupt.
+        catch_up_ratio: the same for a second that a backlog takes to be served off, >= 0.
+            Larger: wider after a burst, back in the objective sooner.
         trend_s: how long at most a trend is believed to go on, s, >= 0; for such resizes.
             Larger: jumps further at once.
         extrapolate: whether widths beyond those that the profile knows may be used. True: goes
@@ -74,23 +78,25 @@ class Params:
     mix_memory_s: float = 60.0
     correction_gain: float = 0.03
     spare_widths: float = 0.8
+    hold_s: float = 300.0
     dwell_s: float = 120.0
     down_margin_ratio: float = 0.03
-    breach_cost_ratio: float = 50.0
+    breach_cost_ratio: float = 100.0
+    catch_up_ratio: float = 10.0
     trend_s: float = 1800.0
     extrapolate: bool = False
 
     def __post_init__(self) -> None:
         for name in ("lead_s", "error_memory_s", "mix_memory_s"):
             require_number(name, getattr(self, name), 0, above=True)
-        for name in ("settle_s", "prior_error_ratio", "length_cv", "spare_widths", "dwell_s"):
+        for name in ("settle_s", "prior_error_ratio", "length_cv", "spare_widths", "trend_s"):
+            require_number(name, getattr(self, name), 0)
+        for name in ("hold_s", "dwell_s", "breach_cost_ratio", "catch_up_ratio"):
             require_number(name, getattr(self, name), 0)
         require_number("quantile", self.quantile, 0.5, 0.9999)
         require_number("wait_ratio", self.wait_ratio, 0, 1, above=True)
         require_number("correction_gain", self.correction_gain, 0, 1)
         require_number("down_margin_ratio", self.down_margin_ratio, 0, 0.9999)
-        require_number("breach_cost_ratio", self.breach_cost_ratio, 0)
-        require_number("trend_s", self.trend_s, 0)
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,10 +132,16 @@ class ModelBased:
         self._lead = LeadTime(params.lead_s)
         self._correction = Correction(params.correction_gain)
         self._mix: Mix | None = None
+        prompt, output = profile.reference_prompt_tokens, profile.reference_output_tokens
+        if prompt is not None and output is not None:
+            self._mix = Mix(float(prompt), float(output))
+        self._mix_seen = False
+        self._mix_since_s: float | None = None
         self._complete = False
         self._over_s: float | None = None  # when the last resize was over
         self._wanted_since_s: float | None = None  # growth, without a break
-        self._hold = Hold()
+        self._hold = Hold(params.hold_s)
+        self._last: tuple[int, float] | None = None
         self._hurt: dict[int, tuple[float, float]] = {}
 
     def propose(self, obs: Observation) -> Proposal:
@@ -140,7 +152,8 @@ class ModelBased:
         width = obs.width.present
         if obs.resize is not None:
             self._over_s, self._wanted_since_s = obs.now_s, None
-            return Proposal(obs.resize.to_width, "resizing", "a resize is in flight")
+            wish = self._kept(obs, obs.resize.to_width)
+            return Proposal(wish, "resizing", "a resize is in flight")
         line, mix = self._forecast.line, self._mix
         lost_s = self._forecast.age_s(obs.now_s)
         if line is None or mix is None or lost_s > self._lead.value_s + 4 * self._slo.window_s:
@@ -154,7 +167,22 @@ class ModelBased:
             self._wanted_since_s = None
             proposal = self._shrink(obs, line, present, waiting, mix)
         self._hold.wished(proposal.width, width, obs.now_s)
+        if proposal.code != "unknown":
+            self._last = proposal.width, obs.now_s
         return proposal
+
+    def _kept(self, obs: Observation, width: int) -> int:
+        """The last wish that was made on data, if it is a recent one and below ``width``.
+
+        A scrape lost, or the silence of a resize, is no news: dropping the wish would restart the
+        guards' window (one scrape in five lost, and nothing ever shrank). They refuse a shrink
+        while data is missing, so that nothing is done on the strength of this.
+        """
+        if self._last is None:
+            return width
+        wish, at_s = self._last
+        recent = 0 <= obs.now_s - at_s <= self._lead.value_s + 2 * self._slo.window_s
+        return min(wish, width) if recent else width
 
     def state(self) -> dict[str, Any]:
         """What was learned: demand, error, mix, correction, lead time."""
@@ -171,17 +199,7 @@ class ModelBased:
 
     def _learn(self, obs: Observation) -> None:
         metrics = obs.metrics
-        prompt, output = metrics.prompt_tokens_mean.value, metrics.output_tokens_mean.value
-        if prompt is not None and output is not None and prompt >= 0 and output >= 0:
-            mix = self._mix
-            if mix is None:
-                self._mix = Mix(max(prompt, 1.0), max(output, 1.0))
-            else:
-                share = 1.0 - math.exp(-self._tick_s / self.params.mix_memory_s)
-                self._mix = Mix(
-                    max(mix.prompt_tokens + share * (prompt - mix.prompt_tokens), 1.0),
-                    max(mix.output_tokens + share * (output - mix.output_tokens), 1.0),
-                )
+        self._learn_mix(obs)
         if self._mix is not None:
             plays = _PLAYS_A_TICK if self._complete else _PLAYS_AT_FIRST
             complete = self._curves.refine(self._order(obs), self._mix, plays)
@@ -193,6 +211,33 @@ class ModelBased:
         arrivals = metrics.arrival_rps.value
         if arrivals is not None and arrivals >= 0:
             self._forecast.add(obs.now_s, arrivals, self._lead.value_s)
+
+    def _learn_mix(self, obs: Observation) -> None:
+        """Follow the mean lengths, as far as they can be read.
+
+        Tokens of requests that still run count, the requests do not: while an engine fills up, the
+        mean output length is read too large, at first many times over.
+        """
+        metrics = obs.metrics
+        prompt, output = metrics.prompt_tokens_mean.value, metrics.output_tokens_mean.value
+        came, went = metrics.arrival_rps.value, metrics.completion_rps.value
+        if prompt is None or output is None or prompt < 0 or output < 0:
+            return
+        if self._mix_since_s is None or self._mix_since_s > obs.now_s:
+            self._mix_since_s = obs.now_s
+        filling = came is not None and went is not None and went < 0.8 * came
+        mix = self._mix
+        if filling:
+            if mix is not None or not elapsed(self._mix_since_s, obs.now_s, 3 * self._slo.window_s):
+                return
+        share = 1.0 - math.exp(-self._tick_s / self.params.mix_memory_s)
+        if not self._mix_seen:
+            mix, share, self._mix_seen = Mix(prompt, output), 1.0, True
+        if mix is not None:
+            self._mix = Mix(
+                max(mix.prompt_tokens + share * (prompt - mix.prompt_tokens), 1.0),
+                max(mix.output_tokens + share * (output - mix.output_tokens), 1.0),
+            )
 
     def _order(self, obs: Observation) -> list[int]:
         """Permitted widths, the nearest to the present one first."""
@@ -270,7 +315,7 @@ class ModelBased:
             drain_s = _drain_s(bears, line.at(lead_s), likely)
             held_s = max(cover_s, self.params.trend_s if stuck else 0.0)
             cost = (
-                width * held_s + self.params.breach_cost_ratio * present.width * min(drain_s, 3600.0)
+                width * held_s + self.params.catch_up_ratio * present.width * min(drain_s, 3600.0)
             )
             queue_then = min(queue, bears.waiting / 2)
             lasts_s = backlog.breach_s(queue_then, then, bears.rps, bears.waiting)
@@ -318,16 +363,18 @@ class ModelBased:
         level = f"{line.level_rps:.3g} rps, width {width} bears {present.rps:.3g}"
         stay = Proposal(width, "steady", level)
         if metrics.queue_depth.value is None or metrics.arrival_rps.value is None:
-            return Proposal(width, "unknown", f"{level}; queue or arrivals unknown: no shrink")
+            wish = self._kept(obs, width)
+            return Proposal(wish, "unknown", f"{level}; queue or arrivals unknown: no new shrink")
         if metrics.ttft_p95_s.value is None and not obs.idle:
-            return Proposal(width, "unknown", f"{level}; p95 TTFT unknown: no shrink")
+            wish = self._kept(obs, width)
+            return Proposal(wish, "unknown", f"{level}; p95 TTFT unknown: no new shrink")
         if obs.capabilities.can_shrink is Tristate.NO:
             return stay
         lead_s, margin = self._lead.value_s, self.params.down_margin_ratio
         per_width = present.rps / max(width, 1)
         unknown_rps = (1.0 - self._forecast.experience) * self.params.spare_widths * per_width
         error_rps = max(self._forecast.error_rps, unknown_rps)
-        held_s = self._hold.remaining_s(obs.now_s)
+        held_s = self._hold.value_s
         level_rps = min(line.at(held_s), line.level_rps)
         upper = Line(level_rps + error_rps, line.slope_rps_per_s)
         pause_s = obs.capabilities.pause_s or 0.0
