@@ -75,9 +75,9 @@ class DynamoLike:
     Not modelled: forward-pass metrics of each engine and the regressions on them ("all engines"
     are one here, and the estimate is this module's own), ARIMA, Kalman and Prophet, prefill and
     decode as roles, correction factors, KV hit rates, speculation, budgets (guards have one), the
-    modes on queue and KV thresholds. Capacity is the decode batch that meets the ITL objective (all
-    slots without one), with each prompt's prefill on top, from the profile; the TTFT objective
-    does not lower it.
+    modes on queue and KV thresholds. Capacity is computed from the profile, not measured: the
+    decode batch that meets the ITL objective (all slots without one), with each prompt's prefill
+    holding up all ranks, in proportion to the width; the TTFT objective does not lower it.
 
     Overload: one step each fast interval; to the floor at once where arrivals say so. Quiet: one
     step down each interval, to the floor. Signals missing: no step on them, and the last floor
@@ -212,9 +212,14 @@ class DynamoLike:
         if itl_objective_s is not None:
             fitting = [b for b in range(1, batch + 1) if physics.decode_s[b] <= itl_objective_s]
             batch = fitting[-1] if fitting else 1
+        step_s = float(physics.decode_s[batch])
         prompt_s = (physics.prefill_token_s + physics.prefill_rank_token_s) * prompt
-        request_s = physics.prefill_flat_s + prompt_s + output * physics.decode_s[batch] / batch
-        return float(1.0 / request_s) if request_s > 0 else None
+        prefill_s = physics.prefill_flat_s + prompt_s
+        # A step that prefills holds up the decodes of all ranks, by less than its own length.
+        overlap = 1.0 - physics.mixed_share
+        stall_s = prefill_s - overlap * min(step_s, prefill_s)
+        request_s = stall_s + output * step_s / (batch * physics.ranks)
+        return 1.0 / (request_s * max(obs.width.present, 1)) if request_s > 0 else None
 
 
 def _due(last_s: float | None, now_s: float, interval_s: float) -> bool:
