@@ -113,5 +113,5 @@ def _panel(axis: "Axes", panel: Mapping[str, Any], marks: Mapping[str, tuple[Any
     axis.set_xlabel(panel["x"], fontsize="x-small")
     axis.set_ylabel("windows within the SLO, %", fontsize="x-small")
     axis.tick_params(labelsize="x-small")
-    axis.set_xlim(left=0)
+    axis.set_xlim(0, 1.07 * max((gpu_hours for _, gpu_hours, _ in panel["dots"]), default=1.0))
     axis.set_ylim(top=102)

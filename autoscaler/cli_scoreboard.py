@@ -76,8 +76,8 @@ def show(document: dict[str, Any], console: Console) -> None:
         rows = [row for row in document["summary"] if row["class"] == load_class]
         console.print(_summary(load_class, rows))
     console.print(
-        "kept: scenarios with 99 % of the windows within the SLO. oracle: GPU-hours over the\n"
-        "oracle's, geometric mean where it keeps the SLO.",
+        "kept: scenarios with 99 % of the windows within the SLO. oracle: GPU-hours over "
+        "the oracle's, geometric mean where it keeps the SLO.",
         highlight=False,
     )
 

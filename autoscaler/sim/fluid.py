@@ -122,7 +122,7 @@ def lower_bound(
     # p95: the late ones of a window, and those that are not late yet.
     patience_s = slo.ttft_p95_s + _LATE_RATIO * slo.window_s
     kept = 1.0 if _serves_all(resize) else 1.0 - _LATE_RATIO
-    best, infeasible = gpus[widths[0]] * duration_s, False
+    best, infeasible = float(gpus[widths[0]] * duration_s), False
     count = 1
     while duration_s / count >= _SHORTEST_BLOCK_S:
         edges = np.linspace(0.0, duration_s, count + 1)
@@ -140,7 +140,7 @@ def lower_bound(
             infeasible |= beyond
         best = max(best, total)
         count *= 2
-    return Bound(best, infeasible)
+    return Bound(float(best), infeasible)
 
 
 def _serves_all(resize: ResizeModel) -> bool:
