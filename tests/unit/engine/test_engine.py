@@ -10,9 +10,7 @@ from autoscaler.engine.physics import Physics
 
 def load(*requests: tuple[float, int, int]) -> Load:
     arrival_s, prompt, output = zip(*requests, strict=True)
-    return Load(
-        np.array(arrival_s, float), np.array(prompt, np.int32), np.array(output, np.int32)
-    )
+    return Load(np.array(arrival_s, float), np.array(prompt, np.int32), np.array(output, np.int32))
 
 
 def physics(ranks: int = 1, slots: int = 4, **costs: float) -> Physics:
