@@ -31,7 +31,7 @@ def started(command: list[str], folder: Path) -> subprocess.Popen[str]:
         command, cwd=folder, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
     )
     assert server.stdout is not None
-    assert server.stdout.readline()
+    assert any("http://" in line or "started" in line for line in server.stdout)
     return server
 
 
