@@ -11,12 +11,13 @@ from dataclasses import dataclass
 
 from autoscaler.window import RollingPercentile
 
-_MEMORIES_S = (60.0, 120.0, 240.0, 480.0, 960.0)
+_MEMORIES_S = (45.0, 90.0, 180.0, 360.0, 720.0)
 _JUMP_SIGMAS = 5.0
-_SLOPE_PRIOR_PER_S = 1.0 / 500.0
-"""A demand that grows by its own size in 500 s is as steep as is believed without evidence."""
+_SLOPE_PRIOR_PER_S = 1.0 / 1000.0
+"""A demand that grows by its own size in 1,000 s is as steep as is believed without evidence."""
 _SMOOTH_SAMPLES = 3
 _ERROR_EVERY_S = 30.0
+_LEAST_RPS = 0.1
 _DRIFT_S = 30.0
 _REFUTED = 2.0
 """Squared deviations, in units of noise, from which on a line is held to be refuted."""
@@ -112,6 +113,11 @@ class Forecast:
         self._upper_rps = 0.0
         self._upper_at_s: float | None = None
         self._began_s = self._step_s = 0.0
+
+    @property
+    def dispersion(self) -> float:
+        """Variance of arrivals over that of a Poisson process, >= 1."""
+        return max(self._dispersion, 1.0)
 
     @property
     def experience(self) -> float:
@@ -241,14 +247,18 @@ class Forecast:
             for loss, (a, b) in zip(self._losses, due[1], strict=True)
         ]
         if due[0] - self._began_s >= 2.0 * window_s:
-            self._errors.add(now_s, came - max(due[2] + due[3] * ahead_s, 0.0))
+            missed_rps = came - max(due[2] + due[3] * ahead_s, 0.0)
+            self._errors.add(now_s, missed_rps / math.sqrt(max(came, _LEAST_RPS)))
 
     def _upper(self, now_s: float) -> float:
         count = len(self._errors)
         line = self._line
-        prior = self._prior_ratio * (line.level_rps if line else 0.0)
+        level_rps = line.level_rps if line else 0.0
+        prior = self._prior_ratio * level_rps
         seen = self._errors.value(now_s, self._quantile)
         if seen is None:
             return prior
+        # Noise grows with the root of demand, misjudged trends with demand itself: of both, less.
+        seen *= math.sqrt(max(level_rps, _LEAST_RPS))
         share = min(count / 120.0, 1.0)
         return max(share * seen + (1.0 - share) * max(prior, seen), 0.0)

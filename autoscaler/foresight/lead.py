@@ -4,36 +4,39 @@ from collections import deque
 
 from autoscaler.model import Observation, Resize
 
+_LONGEST_S = 7200.0
+
 
 class LeadTime:
-    """From the write of a larger width until it serves.
+    """From the write of another width until it serves.
 
     Args:
-        prior_s: supposed before the first growth was seen, s, > 0.
-        remembered: growths that count, the newest ones; the slowest of them is planned with.
+        prior_s: supposed before a resize was seen, s, >= 0.
+        up: whether growths or shrinks count. Planned with is the slowest growth, for which it has
+            to be early enough, or the fastest shrink, for which it must not be too early.
+        remembered: resizes that count, the newest ones.
     """
 
-    def __init__(self, prior_s: float, remembered: int = 3) -> None:
+    def __init__(self, prior_s: float, *, up: bool = True, remembered: int = 3) -> None:
         self._prior_s = prior_s
+        self._up = up
         self._seen_s: deque[float] = deque(maxlen=remembered)
         self._last: Resize | None = None
 
     @property
     def value_s(self) -> float:
-        """Seconds to plan with, > 0."""
-        return max(self._seen_s) if self._seen_s else self._prior_s
-
-    @property
-    def learned(self) -> bool:
-        """Whether a growth was seen to its end."""
-        return bool(self._seen_s)
+        """Seconds to plan with."""
+        if not self._seen_s:
+            return self._prior_s
+        return max(self._seen_s) if self._up else min(self._seen_s)
 
     def observe(self, obs: Observation) -> None:
         """Take note of a resize that has ended where it was to go; others teach nothing."""
         last, now = self._last, obs.resize
         if last is not None and now is None and obs.width.effective == last.to_width:
             took_s = obs.now_s - last.requested_at_s
-            if last.to_width > last.from_width and 0 < took_s < 7200:
+            counts = (last.to_width > last.from_width) is self._up
+            if counts and last.to_width != last.from_width and 0 < took_s < _LONGEST_S:
                 self._seen_s.append(took_s)
         self._last = now
 

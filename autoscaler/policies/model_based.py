@@ -80,7 +80,7 @@ class Params:
     spare_widths: float = 0.8
     hold_s: float = 300.0
     dwell_s: float = 120.0
-    down_margin_ratio: float = 0.03
+    down_margin_ratio: float = 0.0
     breach_cost_ratio: float = 100.0
     catch_up_ratio: float = 10.0
     trend_s: float = 1800.0
@@ -140,6 +140,7 @@ class ModelBased:
         self._complete = False
         self._over_s: float | None = None  # when the last resize was over
         self._wanted_since_s: float | None = None  # growth, without a break
+        self._leave = LeadTime(0.0, up=False)
         self._hold = Hold(params.hold_s)
         self._last: tuple[int, float] | None = None
         self._hurt: dict[int, tuple[float, float]] = {}
@@ -147,6 +148,7 @@ class ModelBased:
     def propose(self, obs: Observation) -> Proposal:
         """The width wanted now."""
         self._lead.observe(obs)
+        self._leave.observe(obs)
         self._hold.observe(obs)
         self._learn(obs)
         width = obs.width.present
@@ -250,7 +252,9 @@ class ModelBased:
         if curve is None:
             return None
         factor = self._correction.factor
-        rps = factor * curve.bearable_rps
+        # Arrivals more irregular than Poisson's queue sooner; the curves know Poisson's.
+        beyond = (min(self._forecast.dispersion, 9.0) - 1.0) / self._slo.ttft_p95_s
+        rps = factor * max(curve.bearable_rps - beyond, 0.5 * curve.bearable_rps)
         # Where latency and not the queue is the limit, nothing may wait at all.
         limited = curve.bearable_rps < 0.8 * curve.capacity_rps
         capacity_rps = factor * curve.capacity_rps
@@ -314,8 +318,8 @@ class ModelBased:
                 continue
             drain_s = _drain_s(bears, line.at(lead_s), likely)
             held_s = max(cover_s, self.params.trend_s if stuck else 0.0)
-            cost = (
-                width * held_s + self.params.catch_up_ratio * present.width * min(drain_s, 3600.0)
+            cost = width * held_s + self.params.catch_up_ratio * present.width * min(
+                drain_s, 3600.0
             )
             queue_then = min(queue, bears.waiting / 2)
             lasts_s = backlog.breach_s(queue_then, then, bears.rps, bears.waiting)
@@ -374,7 +378,7 @@ class ModelBased:
         per_width = present.rps / max(width, 1)
         unknown_rps = (1.0 - self._forecast.experience) * self.params.spare_widths * per_width
         error_rps = max(self._forecast.error_rps, unknown_rps)
-        held_s = self._hold.value_s
+        held_s = self._hold.value_s + self._leave.value_s
         level_rps = min(line.at(held_s), line.level_rps)
         upper = Line(level_rps + error_rps, line.slope_rps_per_s)
         pause_s = obs.capabilities.pause_s or 0.0
