@@ -5,7 +5,7 @@ describes it in the decision log so that a replay can build the same one.
 """
 
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from typing import Any
 
 from autoscaler import limits, plugins, profiles
@@ -33,6 +33,8 @@ class Steering:
         convergence: limits of patience with a resize.
         profile: captured width curves; None: there are none.
         profile_name: what a replay finds the profile by, a shipped name or a file; None: nothing.
+        epoch_s: Unix time at which the loop's clock showed 0, s; None: no wall clock. Tells equal
+            settings apart in no way: it is a fact about the process.
     """
 
     policy: PolicyChoice
@@ -42,6 +44,7 @@ class Steering:
     convergence: ConvergenceParams
     profile: Profile | None = None
     profile_name: str | None = None
+    epoch_s: float | None = field(default=None, compare=False)
 
     def build_policy(self) -> Policy:
         """A new policy.
@@ -49,7 +52,7 @@ class Steering:
         Raises:
             ConfigError: the policy cannot work with this profile, objective or tick.
         """
-        return self.policy.build(PolicyContext(self.slo, self.tick_s, self.profile))
+        return self.policy.build(PolicyContext(self.slo, self.tick_s, self.profile, self.epoch_s))
 
     def build(self) -> Controller:
         """A new controller that has learnt nothing yet.
@@ -86,6 +89,7 @@ class Steering:
             "guards": asdict(self.guards),
             "convergence": asdict(self.convergence),
             "profile": self.profile_name,
+            "epoch_s": self.epoch_s,
         }
 
     @property
@@ -119,6 +123,7 @@ def described(content: Mapping[str, Any], where: str) -> Steering:
             from_mapping(ConvergenceParams, content["convergence"], f"{where}: convergence"),
             None if profile is None else profiles.load(profile),
             profile,
+            content.get("epoch_s"),
         )
     except (KeyError, TypeError) as error:
         raise ConfigError(f"{where}: controller: must describe a controller; {error!r}") from error

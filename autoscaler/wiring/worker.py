@@ -6,8 +6,9 @@ and ends at once when told to.
 
 import threading
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
+from autoscaler.clock import wall_s
 from autoscaler.controller import Controller
 from autoscaler.journal import Journal, Logger
 from autoscaler.loop import ControlLoop
@@ -104,6 +105,8 @@ class Worker:
         *,
         dry_run: bool = False,
     ) -> None:
+        self._epoch_s = wall_s() - clock.now_s()
+        settings = self._dated(settings)
         self.settings = settings
         self.failure: BaseException | None = None
         self._outlets = outlets
@@ -140,6 +143,7 @@ class Worker:
         Raises:
             ConfigError: source or target cannot be built.
         """
+        settings = self._dated(settings)
         before = self.settings
         moved = settings.target != before.target
         resourced = settings.source != before.source or settings.steering.slo != before.steering.slo
@@ -148,6 +152,14 @@ class Worker:
             redaction,
             self._source(settings) if moved or resourced else None,
             self._target(settings) if moved else None,
+        )
+
+    def _dated(self, settings: TargetSettings) -> TargetSettings:
+        """The same settings with the wall clock that policies with a calendar need."""
+        return replace(
+            settings,
+            steering=replace(settings.steering, epoch_s=self._epoch_s),
+            shadows=tuple(replace(shadow, epoch_s=self._epoch_s) for shadow in settings.shadows),
         )
 
     def take_up(self, change: Change) -> None:
