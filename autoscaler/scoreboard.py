@@ -38,11 +38,13 @@ def _oracle(entry: dict[str, Any]) -> str:
     oracle = entry["oracle"]
     bound_h, busy_h = oracle["lower_bound_gpu_hours"], oracle["busy_bound_gpu_hours"]
     found = f"oracle, {entry['profile']}: "
+    if oracle["proven_infeasible"]:
+        return found + "no schedule can keep the SLO, at times the largest width is too small."
     if oracle["slo_infeasible"]:
-        found += "no schedule found that keeps the SLO; this one misses least. "
+        return found + "found no schedule that keeps the SLO; this one misses least."
     return found + (
-        f"At least {bound_h:.2f} GPU-h for anyone who keeps it, {busy_h:.2f} at the engine's "
-        "speed with a full queue and resizes for nothing."
+        f"at least {bound_h:.2f} GPU-h for anyone who keeps the SLO in all windows; "
+        f"{busy_h:.2f} at the engine's speed with a full queue, and resizes for nothing."
     )
 
 

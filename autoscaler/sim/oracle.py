@@ -20,10 +20,6 @@ Floats = npt.NDArray[np.float64]
 _BACKLOGS = 15
 """Points of the backlog's grid; they lie on a parabola, dense where little waits."""
 
-_MISS_PER_S = 1e3
-"""What a second outside the SLO costs, in times all GPUs: the GPUs count only between schedules
-that miss equally little."""
-
 
 @dataclass(frozen=True, slots=True)
 class Problem:
@@ -38,6 +34,8 @@ class Problem:
         drain_s: how long ranks that leave take to finish what they have, s, >= 0.
         slo: the objective.
         initial_width: one of the widths.
+        miss_cost: what a second outside the SLO costs, in times all GPUs, > 0. So large that the
+            GPUs count only between schedules that miss equally little, or less.
     """
 
     tick_s: float
@@ -48,10 +46,11 @@ class Problem:
     drain_s: float
     slo: Slo
     initial_width: int
+    miss_cost: float = 1e3
 
 
 def schedule(problem: Problem) -> Plan:
-    """The cheapest schedule of those that miss least; resizes begin at multiples of the tick."""
+    """The cheapest schedule, misses included; resizes begin at multiples of the tick."""
     return _Programme(problem).solve()
 
 
@@ -98,7 +97,7 @@ class _Programme:
         slo = problem.slo
         self.largest = float(self.rate.max()) * (slo.ttft_p95_s + slo.window_s)
         self.grid = self.largest * (np.arange(_BACKLOGS) / (_BACKLOGS - 1)) ** 2
-        self.miss = _MISS_PER_S * float(self.gpus.max())
+        self.miss = problem.miss_cost * float(self.gpus.max())
         self.up, self.down = _course(problem, up=True), _course(problem, up=False)
 
     def solve(self) -> Plan:

@@ -70,11 +70,14 @@ class Foresight:
         bound_h = self.bound.gpu_seconds / 3600
         # Measured, so that it may lie a hair under what is proven.
         busy_h = max(self.busy_bound.gpu_seconds / 3600, bound_h)
+        infeasible = windows_ok_ratio < KEPT_RATIO
+        gap_ratio = best.gpu_seconds / 3600 / busy_h - 1 if busy_h > 0 else None
         return {
-            "slo_infeasible": windows_ok_ratio < KEPT_RATIO,
+            "slo_infeasible": infeasible,
+            "proven_infeasible": self.bound.infeasible,
             "lower_bound_gpu_hours": bound_h,
             "busy_bound_gpu_hours": busy_h,
-            "gap_ratio": best.gpu_seconds / 3600 / busy_h - 1 if busy_h > 0 else None,
+            "gap_ratio": None if infeasible else gap_ratio,
             "plan": [[at_s, width] for at_s, width in zip(plan.at_s, plan.width, strict=True)],
             "plays": self.found.plays,
             "search_finished": self.found.finished,

@@ -201,7 +201,12 @@ def test_a_lost_scrape_is_a_gap_and_no_zero():
 
 @pytest.fixture
 def folder(tmp_path):
-    common = {"profile": "./linear.yaml", "resize": "elastic-nixl", "max_width": 4, "initial_width": 2}
+    common = {
+        "profile": "./linear.yaml",
+        "resize": "elastic-nixl",
+        "max_width": 4,
+        "initial_width": 2,
+    }
     profile = {
         "schema": "autoscaler.profile/v1",
         "name": "linear",
