@@ -135,6 +135,16 @@ def test_where_every_resize_rejects_it_resizes_least_and_says_that_the_slo_canno
     assert not ahead.found.best.kept
 
 
+def test_where_a_resize_costs_few_of_many_windows_the_slo_counts_as_kept_at_least_cost():
+    load = arrivals((0.7, 3000), (1.8, 3000))
+    best = look_ahead(load, model(new="reject", pause_up_s=20.0)).found.best
+    assert 0 < best.missed_s <= 60
+    assert best.kept
+    assert best.plan.width == (2,)
+    # Just in time for the load, and no sooner.
+    assert 2900 <= best.plan.at_s[0] <= 3010
+
+
 def test_S14_a_load_beyond_the_largest_width_is_proven_infeasible():
     bound = bound_of(arrivals((8.0, 600)), model())
     assert bound.infeasible
