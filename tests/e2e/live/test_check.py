@@ -63,7 +63,7 @@ class Bench:
     def run(self, *arguments: str) -> tuple[int, str, str]:
         """Exit code, and what was printed."""
         with pytest.raises(SystemExit) as ended:
-            cli.main(["check", "--config", str(self.save()), *arguments])
+            cli.main(["check", "--config", str(self.save()), "--patience-s", "4", *arguments])
         printed = self._capsys.readouterr()
         return int(ended.value.code or 0), printed.out, printed.err
 
