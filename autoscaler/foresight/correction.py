@@ -7,6 +7,7 @@ the completions give it directly.
 """
 
 import math
+from collections import deque
 
 from autoscaler.foresight.curves import Curve
 from autoscaler.model import Metrics
@@ -32,8 +33,9 @@ class Correction:
         self._ticks = 0
         self._arrival_rps = self._in_system = 0.0
         self._busy = 0
+        self._counts: deque[tuple[float, float]] = deque()
 
-    def observe(self, width: int, metrics: Metrics, curve: Curve | None) -> None:
+    def observe(self, now_s: float, width: int, metrics: Metrics, curve: Curve | None) -> None:
         """Learn from one tick at a width that serves; ``curve``: its curve for the present mix."""
         if width != self._width:
             self._width, self._ticks, self._busy = width, 0, 0
@@ -43,7 +45,15 @@ class Correction:
             return
         if curve is None:
             return
-        in_system = waiting.value + running.value
+        counts = self._counts
+        if not self._ticks:
+            counts.clear()
+        counts.append((now_s, waiting.value + running.value))
+        while now_s - counts[0][0] >= metrics.window_s or counts[0][0] > now_s:
+            counts.popleft()
+        # Averaged over the very window that the arrivals are: a step moves the one at once, the
+        # other half a minute later, and what was learned from that was wrong by half.
+        in_system = sum(count for _, count in counts) / len(counts)
         self._ticks += 1
         smooth = max(1.0 / self._ticks, _SMOOTH)
         self._arrival_rps += smooth * (arrivals.value - self._arrival_rps)
@@ -53,7 +63,9 @@ class Correction:
         if self._busy >= _SETTLED_TICKS:
             if metrics.completion_rps.value:
                 self._learn(metrics.completion_rps.value / curve.capacity_rps)
-        elif self._ticks >= _SETTLED_TICKS and not busy:
+        elif waiting.value > 0.1 * curve.slots:
+            self._ticks = 0  # a backlog fills the engine whatever arrives
+        elif self._ticks >= _SETTLED_TICKS:
             share = curve.share_of(self._in_system)
             if _USEFUL_SHARES[0] <= share <= _USEFUL_SHARES[1]:
                 self._learn(self._arrival_rps / (share * curve.capacity_rps))

@@ -9,7 +9,7 @@ import math
 from collections import deque
 from dataclasses import dataclass
 
-from autoscaler.window import RollingPercentile
+from autoscaler.window import RollingMax, RollingPercentile
 
 _MEMORIES_S = (45.0, 90.0, 180.0, 360.0, 720.0)
 _JUMP_SIGMAS = 5.0
@@ -18,6 +18,11 @@ _SLOPE_PRIOR_PER_S = 1.0 / 1000.0
 _SMOOTH_SAMPLES = 3
 _ERROR_EVERY_S = 30.0
 _LEAST_RPS = 0.1
+_FEW_ERRORS = 120
+_ABOVE_PEAK = 0.12
+"""Error believed at a demand that is the highest seen: share of it."""
+_MOST_GROWTH = 0.3
+"""Of the demand itself, within one horizon: the steepest slope that is believed."""
 _DRIFT_S = 30.0
 _REFUTED = 2.0
 """Squared deviations, in units of noise, from which on a line is held to be refuted."""
@@ -106,8 +111,10 @@ class Forecast:
         self._errors = RollingPercentile(memory_s)
         self._made: deque[tuple[float, list[tuple[float, float]], float, float]] = deque()
         self._samples: deque[tuple[float, float]] = deque()
-        self._jumping_until_s: float | None = None
-        self._surprises = 0
+        self._peaks = RollingMax(memory_s)
+        self._surprised_at_s: float | None = None
+        self._jumped_at_s: float | None = None
+        self._before_rps = 0.0
         self._line: Line | None = None
         self._at_s: float | None = None
         self._upper_rps = 0.0
@@ -156,9 +163,10 @@ class Forecast:
             self._began_s = now_s
         self._step_s = now_s - self._at_s if self._at_s is not None else 0.0
         self._at_s = now_s
-        self._notice_jump(now_s, rps)
-        self._refute(now_s, rps)
+        self._peaks.add(now_s, rps)
+        self._refute(rps)
         self._judge(now_s, rps, horizon_s)
+        rps = self._notice_jump(now_s, rps)
         # A sample speaks of the middle of its window; the line is wanted at its end.
         lag_s = self._window_s / 2.0
         ridge = 0.2 * max(self._dispersion, 1.0) / (_SLOPE_PRIOR_PER_S**2 * max(rps, 0.5))
@@ -173,31 +181,44 @@ class Forecast:
             level += weight * a
             slope += weight * b
             total += weight
-        self._line = Line(max(level / total, 0.0), slope / total)
+        level_rps = max(level / total, 0.0)
+        # What has just jumped looks steeper than anything lasts.
+        steepest = _MOST_GROWTH * max(level_rps, rps) / horizon_s
+        self._line = Line(level_rps, min(slope / total, steepest))
         self._made.append((now_s, fits, level / total, slope / total))
         if self._upper_at_s is None or now_s - self._upper_at_s >= _ERROR_EVERY_S:
             self._upper_at_s = now_s
             self._upper_rps = self._upper(now_s)
 
-    def _notice_jump(self, now_s: float, rps: float) -> None:
-        """A step is no slope: while it fills the window, all lines start anew."""
-        line = self._line
-        if line is not None and self._jumping_until_s is None:
-            variance = max(self._dispersion, 1.0) * max(line.level_rps, 1.0) / self._window_s
-            sigma = math.sqrt(variance)
-            away = abs(rps - line.at(-self._window_s / 2.0)) > _JUMP_SIGMAS * sigma
-            self._surprises = self._surprises + 1 if away else 0
-            if self._surprises >= 2:
-                self._jumping_until_s = now_s + self._window_s
-        if self._jumping_until_s is not None:
-            for trend in self._trends:
-                trend.clear()
-            self._fits = []
-            self._drifts = [0.0] * len(_MEMORIES_S)
-            if now_s >= self._jumping_until_s:
-                self._jumping_until_s, self._surprises = None, 0
+    def _notice_jump(self, now_s: float, rps: float) -> float:
+        """What to take for the demand now: the sample, or, after a step, where it is heading.
 
-    def _refute(self, now_s: float, rps: float) -> None:
+        A step fills the window only by and by, and looks like a slope meanwhile: all lines start
+        anew, and what the window shows is scaled up by the part of it that came after the step.
+        """
+        line, window_s = self._line, self._window_s
+        if self._jumped_at_s is None and line is not None:
+            variance = self.dispersion * max(line.level_rps, 1.0) / window_s
+            off = rps - line.at(-window_s / 2.0)
+            if off * off <= _JUMP_SIGMAS**2 * variance:
+                self._surprised_at_s = None
+            elif self._surprised_at_s is None:
+                self._surprised_at_s, self._before_rps = now_s, line.level_rps
+            else:
+                self._jumped_at_s = self._surprised_at_s - self._step_s / 2.0
+        if self._jumped_at_s is None:
+            return rps
+        for trend in self._trends:
+            trend.clear()
+        self._fits = []
+        self._drifts = [0.0] * len(_MEMORIES_S)
+        filled = (now_s - self._jumped_at_s) / window_s
+        if filled >= 1.0:
+            self._jumped_at_s = self._surprised_at_s = None
+            return rps
+        return max(self._before_rps + (rps - self._before_rps) / max(filled, 0.2), 0.0)
+
+    def _refute(self, rps: float) -> None:
         """Follow how far, lately, samples lie off each line; Poisson noise says how far is far."""
         if not self._fits:
             return
@@ -251,7 +272,6 @@ class Forecast:
             self._errors.add(now_s, missed_rps / math.sqrt(max(came, _LEAST_RPS)))
 
     def _upper(self, now_s: float) -> float:
-        count = len(self._errors)
         line = self._line
         level_rps = line.level_rps if line else 0.0
         prior = self._prior_ratio * level_rps
@@ -260,5 +280,9 @@ class Forecast:
             return prior
         # Noise grows with the root of demand, misjudged trends with demand itself: of both, less.
         seen *= math.sqrt(max(level_rps, _LEAST_RPS))
-        share = min(count / 120.0, 1.0)
-        return max(share * seen + (1.0 - share) * max(prior, seen), 0.0)
+        if len(self._errors) < _FEW_ERRORS:
+            seen = max(prior, seen)
+        # A step up, once seen, may come again, but not on top of itself.
+        peak_rps = self._peaks.value(now_s) or 0.0
+        highest = max(peak_rps - level_rps, _ABOVE_PEAK * level_rps)
+        return min(max(seen, 0.0), highest)

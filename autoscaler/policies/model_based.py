@@ -82,7 +82,7 @@ class Params:
     dwell_s: float = 120.0
     down_margin_ratio: float = 0.0
     breach_cost_ratio: float = 100.0
-    catch_up_ratio: float = 10.0
+    catch_up_ratio: float = 5.0
     trend_s: float = 1800.0
     extrapolate: bool = False
 
@@ -209,7 +209,7 @@ class ModelBased:
             width = obs.width.effective
             if width is not None:
                 curve = self._curves.curve(width, self._mix)
-                self._correction.observe(width, metrics, curve)
+                self._correction.observe(obs.now_s, width, metrics, curve)
         arrivals = metrics.arrival_rps.value
         if arrivals is not None and arrivals >= 0:
             self._forecast.add(obs.now_s, arrivals, self._lead.value_s)
