@@ -19,6 +19,7 @@ _SMOOTH_SAMPLES = 3
 _ERROR_EVERY_S = 30.0
 _LEAST_RPS = 0.1
 _FEW_ERRORS = 120
+_RECURRING = 2
 _ABOVE_PEAK = 0.12
 """Error believed at a demand that is the highest seen: share of it."""
 _MOST_GROWTH = 0.3
@@ -114,6 +115,7 @@ class Forecast:
         self._peaks = RollingMax(memory_s)
         self._surprised_at_s: float | None = None
         self._jumped_at_s: float | None = None
+        self._jumps: deque[float] = deque()
         self._before_rps = 0.0
         self._line: Line | None = None
         self._at_s: float | None = None
@@ -125,6 +127,13 @@ class Forecast:
     def dispersion(self) -> float:
         """Variance of arrivals over that of a Poisson process, >= 1."""
         return max(self._dispersion, 1.0)
+
+    def recurring_rps(self, now_s: float) -> float:
+        """The highest demand remembered, if it has jumped up at least twice; else 0."""
+        jumps = self._jumps
+        while jumps and now_s - jumps[0] > self._memory_s:
+            jumps.popleft()
+        return (self._peaks.value(now_s) or 0.0) if len(jumps) >= _RECURRING else 0.0
 
     @property
     def experience(self) -> float:
@@ -205,7 +214,9 @@ class Forecast:
             elif self._surprised_at_s is None:
                 self._surprised_at_s, self._before_rps = now_s, line.level_rps
             else:
-                self._jumped_at_s = self._surprised_at_s - self._step_s / 2.0
+                self._jumped_at_s = self._surprised_at_s - self._step_s
+                if off > 0:
+                    self._jumps.append(now_s)
         if self._jumped_at_s is None:
             return rps
         for trend in self._trends:

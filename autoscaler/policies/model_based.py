@@ -70,7 +70,7 @@ class Params:
 
     lead_s: float = 120.0
     settle_s: float = 30.0
-    quantile: float = 0.9
+    quantile: float = 0.95
     error_memory_s: float = 3600.0
     prior_error_ratio: float = 0.05
     wait_ratio: float = 0.4
@@ -138,6 +138,7 @@ class ModelBased:
         self._mix_seen = False
         self._mix_since_s: float | None = None
         self._complete = False
+        self._waited = 0.0
         self._over_s: float | None = None  # when the last resize was over
         self._wanted_since_s: float | None = None  # growth, without a break
         self._leave = LeadTime(0.0, up=False)
@@ -286,6 +287,10 @@ class ModelBased:
         patient = (stuck or interrupts) and waiting < present.waiting / 2
         if patient:
             error_rps = 0.0
+        if waiting > max(present.waiting / 4, self._waited):
+            # What waits, and ever more, came: at least what the width bears, whatever the lines say.
+            line = Line(max(line.level_rps, present.rps), line.slope_rps_per_s)
+        self._waited = waiting
         upper = Line(line.level_rps, line.slope_rps_per_s + error_rps / lead_s)
         breach_s = backlog.breach_s(waiting, upper, present.rps, present.waiting)
         confirm_s = 2 * self._slo.window_s if patient else 0.0
@@ -381,6 +386,9 @@ class ModelBased:
         held_s = self._hold.value_s + self._leave.value_s
         level_rps = min(line.at(held_s), line.level_rps)
         upper = Line(level_rps + error_rps, line.slope_rps_per_s)
+        recurring_rps = self._forecast.recurring_rps(obs.now_s)
+        if recurring_rps > upper.level_rps:
+            upper = Line(recurring_rps, 0.0)
         pause_s = obs.capabilities.pause_s or 0.0
         for wish in _permitted(obs):
             if wish >= width:
