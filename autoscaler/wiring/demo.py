@@ -134,6 +134,7 @@ def staged(demo: Demo, on_tick: Callable[[Moment], None]) -> Iterator[Stage]:
         resize=resize_model(demo.resize),
         width=demo.width,
         max_width=demo.max_width,
+        version="0.30",  # the first whose HTTP stays up while a growth is prepared
         time_scale=demo.time_scale,
         trace=Load(trace.arrival_s, trace.prompt_tokens, trace.output_tokens),
     )
