@@ -128,6 +128,11 @@ class Forecast:
         """Variance of arrivals over that of a Poisson process, >= 1."""
         return max(self._dispersion, 1.0)
 
+    @property
+    def surprised(self) -> bool:
+        """Whether the last sample alone lies far off: the next one will tell."""
+        return self._surprised_at_s is not None and self._jumped_at_s is None
+
     def recurring_rps(self, now_s: float) -> float:
         """The highest demand remembered, if it has jumped up at least twice; else 0."""
         jumps = self._jumps

@@ -44,7 +44,7 @@ class LeadTime:
 class Hold:
     """How long wishes for a smaller width are held back before they are granted (the guards).
 
-    A wish that will be held for ``value_s`` may speak of the demand then. What is learned is
+    A wish that will be held for ``remaining_s`` may speak of the demand then. What is learned is
     the shortest time seen, so that no wish is granted before what it speaks of.
 
     Args:
@@ -76,5 +76,10 @@ class Hold:
 
     @property
     def value_s(self) -> float:
-        """How long a wish of now is held at least, s."""
+        """How long a wish is held at least, s."""
         return min(self._seen_s) if self._seen_s else self._prior_s
+
+    def remaining_s(self, now_s: float) -> float:
+        """How long a wish of now is held at least, s: 0 once it may be granted any moment."""
+        waited_s = 0.0 if self._since_s is None else now_s - self._since_s
+        return max(self.value_s - waited_s, 0.0)

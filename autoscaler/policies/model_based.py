@@ -4,25 +4,25 @@ Demand is foretold over the time that a resize takes; what each width bears of t
 lengths is found by playing the engine, and corrected by what the deployment shows of itself.
 """
 
-import math
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from typing import Any
 
 from autoscaler.errors import ConfigError
 from autoscaler.foresight import backlog
-from autoscaler.foresight.correction import Correction
-from autoscaler.foresight.curves import Curve, Curves, Mix
-from autoscaler.foresight.forecast import Forecast, Line
-from autoscaler.foresight.lead import Hold, LeadTime
+from autoscaler.foresight.forecast import Line
+from autoscaler.foresight.outlook import Outlook, Priors, permitted
+from autoscaler.foresight.sizing import Bears, Growth, cheapest, lot_s
 from autoscaler.model import Observation, Proposal, Tristate
 from autoscaler.parameters import require_number
 from autoscaler.ports import PolicyContext
 from autoscaler.profile import Profile
 from autoscaler.window import elapsed
 
-_PLAYS_A_TICK = 2
-_PLAYS_AT_FIRST = 6
-"""Points found a tick: about 3 ms each. More while it is not known what the widths bear."""
+_HURT_S = 6 * 3600.0
+_RETURN_RATIO = 0.92
+"""A width that had to be left is returned to only below this share of the load it was left at."""
+_BEARS_MORE = 1.02
+_LONGEST_SAVING_S = 4 * 3600.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,16 +99,6 @@ class Params:
         require_number("down_margin_ratio", self.down_margin_ratio, 0, 0.9999)
 
 
-@dataclass(frozen=True, slots=True)
-class _Bears:
-    """What a width bears, corrected: requests a second, and requests that may wait."""
-
-    width: int
-    rps: float
-    waiting: float
-    curve: Curve
-
-
 class ModelBased:
     """Grows when, at the present width, requests would wait too long before a resize begun later
     could help; to the least width that holds until the next resize after that.
@@ -125,54 +115,49 @@ class ModelBased:
         self.params = params
         self._slo = context.slo
         self._tick_s = context.tick_s
-        self._curves = Curves(profile, context.slo, params.length_cv, params.extrapolate)
-        self._forecast = Forecast(
-            context.slo.window_s, params.quantile, params.error_memory_s, params.prior_error_ratio
-        )
-        self._lead = LeadTime(params.lead_s)
-        self._correction = Correction(params.correction_gain)
-        self._mix: Mix | None = None
-        prompt, output = profile.reference_prompt_tokens, profile.reference_output_tokens
-        if prompt is not None and output is not None:
-            self._mix = Mix(float(prompt), float(output))
-        self._mix_seen = False
-        self._mix_since_s: float | None = None
-        self._complete = False
-        self._waited = 0.0
+        priors = Priors(**{f.name: getattr(params, f.name) for f in fields(Priors)})
+        self._outlook = Outlook(priors, profile, context.slo, context.tick_s)
         self._over_s: float | None = None  # when the last resize was over
         self._wanted_since_s: float | None = None  # growth, without a break
-        self._leave = LeadTime(0.0, up=False)
-        self._hold = Hold(params.hold_s)
-        self._last: tuple[int, float] | None = None
-        self._hurt: dict[int, tuple[float, float]] = {}
+        self._waited = 0.0  # requests that waited in the tick before
+        self._last: tuple[int, float] | None = None  # last wish made on data, and when
+        self._hurt: dict[int, tuple[float, float]] = {}  # width left: when, at what share of load
 
     def propose(self, obs: Observation) -> Proposal:
         """The width wanted now."""
-        self._lead.observe(obs)
-        self._leave.observe(obs)
-        self._hold.observe(obs)
-        self._learn(obs)
-        width = obs.width.present
+        outlook, width = self._outlook, obs.width.present
+        outlook.observe(obs)
         if obs.resize is not None:
             self._over_s, self._wanted_since_s = obs.now_s, None
             wish = self._kept(obs, obs.resize.to_width)
             return Proposal(wish, "resizing", "a resize is in flight")
-        line, mix = self._forecast.line, self._mix
-        lost_s = self._forecast.age_s(obs.now_s)
-        if line is None or mix is None or lost_s > self._lead.value_s + 4 * self._slo.window_s:
-            return self._blind(obs, width)
-        present = self._bears(width, mix)
-        if present is None:
+        line, present = outlook.forecast.line, outlook.bears(width)
+        longest_s = outlook.lead.value_s + 4 * self._slo.window_s
+        if line is None or present is None or outlook.forecast.age_s(obs.now_s) > longest_s:
             return self._blind(obs, width)
         waiting = obs.metrics.queue_depth.at_least or 0.0
-        proposal = self._grow(obs, line, present, waiting, mix)
+        proposal = self._grow(obs, line, present, waiting)
         if proposal is None:
             self._wanted_since_s = None
-            proposal = self._shrink(obs, line, present, waiting, mix)
-        self._hold.wished(proposal.width, width, obs.now_s)
+            proposal = self._shrink(obs, line, present, waiting)
+        outlook.hold.wished(proposal.width, width, obs.now_s)
         if proposal.code != "unknown":
             self._last = proposal.width, obs.now_s
         return proposal
+
+    def state(self) -> dict[str, Any]:
+        """What was learned: demand, error, mix, correction, lead time; None: not yet."""
+        outlook = self._outlook
+        forecast, line, mix = outlook.forecast, outlook.forecast.line, outlook.mix
+        return {
+            "demand_rps": None if line is None else _rounded(line.level_rps),
+            "slope_rps_per_s": None if line is None else _rounded(line.slope_rps_per_s),
+            "error_rps": _rounded(forecast.error_rps),
+            "prompt_tokens": None if mix is None else _rounded(mix.prompt_tokens),
+            "output_tokens": None if mix is None else _rounded(mix.output_tokens),
+            "correction": _rounded(outlook.correction.factor),
+            "lead_s": _rounded(outlook.lead.value_s),
+        }
 
     def _kept(self, obs: Observation, width: int) -> int:
         """The last wish that was made on data, if it is a recent one and below ``width``.
@@ -184,91 +169,16 @@ class ModelBased:
         if self._last is None:
             return width
         wish, at_s = self._last
-        recent = 0 <= obs.now_s - at_s <= self._lead.value_s + 2 * self._slo.window_s
-        return min(wish, width) if recent else width
-
-    def state(self) -> dict[str, Any]:
-        """What was learned: demand, error, mix, correction, lead time."""
-        line, mix = self._forecast.line, self._mix
-        return {
-            "demand_rps": None if line is None else _rounded(line.level_rps),
-            "slope_rps_per_s": None if line is None else _rounded(line.slope_rps_per_s),
-            "error_rps": _rounded(self._forecast.error_rps),
-            "prompt_tokens": None if mix is None else _rounded(mix.prompt_tokens),
-            "output_tokens": None if mix is None else _rounded(mix.output_tokens),
-            "correction": _rounded(self._correction.factor),
-            "lead_s": _rounded(self._lead.value_s),
-        }
-
-    def _learn(self, obs: Observation) -> None:
-        metrics = obs.metrics
-        self._learn_mix(obs)
-        if self._mix is not None:
-            plays = _PLAYS_A_TICK if self._complete else _PLAYS_AT_FIRST
-            complete = self._curves.refine(self._order(obs), self._mix, plays)
-            self._complete = self._complete or complete
-            width = obs.width.effective
-            if width is not None:
-                curve = self._curves.curve(width, self._mix)
-                self._correction.observe(obs.now_s, width, metrics, curve)
-        arrivals = metrics.arrival_rps.value
-        if arrivals is not None and arrivals >= 0:
-            self._forecast.add(obs.now_s, arrivals, self._lead.value_s)
-
-    def _learn_mix(self, obs: Observation) -> None:
-        """Follow the mean lengths, as far as they can be read.
-
-        Tokens of requests that still run count, the requests do not: while an engine fills up, the
-        mean output length is read too large, at first many times over.
-        """
-        metrics = obs.metrics
-        prompt, output = metrics.prompt_tokens_mean.value, metrics.output_tokens_mean.value
-        came, went = metrics.arrival_rps.value, metrics.completion_rps.value
-        if prompt is None or output is None or prompt < 0 or output < 0:
-            return
-        if self._mix_since_s is None or self._mix_since_s > obs.now_s:
-            self._mix_since_s = obs.now_s
-        filling = came is not None and went is not None and went < 0.8 * came
-        mix = self._mix
-        if filling:
-            if mix is not None or not elapsed(self._mix_since_s, obs.now_s, 3 * self._slo.window_s):
-                return
-        share = 1.0 - math.exp(-self._tick_s / self.params.mix_memory_s)
-        if not self._mix_seen:
-            mix, share, self._mix_seen = Mix(prompt, output), 1.0, True
-        if mix is not None:
-            self._mix = Mix(
-                max(mix.prompt_tokens + share * (prompt - mix.prompt_tokens), 1.0),
-                max(mix.output_tokens + share * (output - mix.output_tokens), 1.0),
-            )
-
-    def _order(self, obs: Observation) -> list[int]:
-        """Permitted widths, the nearest to the present one first."""
-        present = obs.width.present
-        found = {present, *_permitted(obs)}
-        return sorted(found, key=lambda w: (abs(w - present), -w))
-
-    def _bears(self, width: int, mix: Mix) -> _Bears | None:
-        curve = self._curves.curve(width, mix)
-        if curve is None:
-            return None
-        factor = self._correction.factor
-        # Arrivals more irregular than Poisson's queue sooner; the curves know Poisson's.
-        beyond = (min(self._forecast.dispersion, 9.0) - 1.0) / self._slo.ttft_p95_s
-        rps = factor * max(curve.bearable_rps - beyond, 0.5 * curve.bearable_rps)
-        # Where latency and not the queue is the limit, nothing may wait at all.
-        limited = curve.bearable_rps < 0.8 * curve.capacity_rps
-        capacity_rps = factor * curve.capacity_rps
-        waiting = 0.0 if limited else self.params.wait_ratio * self._slo.ttft_p95_s * capacity_rps
-        return _Bears(width, rps, max(waiting, 1.0), curve)
+        recent_s = self._outlook.lead.value_s + 2 * self._slo.window_s
+        return min(wish, width) if 0 <= obs.now_s - at_s <= recent_s else width
 
     def _blind(self, obs: Observation, width: int) -> Proposal:
         """Demand or capacity unknown: growth on what hurts already, never a shrink."""
-        metrics = obs.metrics
-        ttft_s, waiting = metrics.ttft_p95_s.at_least, metrics.queue_depth.at_least
+        ttft_s, waiting = obs.metrics.ttft_p95_s.at_least, obs.metrics.queue_depth.at_least
         hurts = (ttft_s is not None and ttft_s > self._slo.ttft_p95_s) or (
             waiting is not None and waiting > 16 * max(width, 1)
         )
+        # What waits after a resize may be what the resize itself has made wait.
         fresh = self._over_s is not None and obs.now_s - self._over_s < 3 * self._slo.window_s
         wish = obs.capabilities.neighbour(width, 1) if hurts and not fresh else width
         if wish > width:
@@ -277,158 +187,132 @@ class ModelBased:
         return Proposal(width, "unknown", "demand or capacity at this width is not known (yet)")
 
     def _grow(
-        self, obs: Observation, line: Line, present: _Bears, waiting: float, mix: Mix
+        self, obs: Observation, line: Line, present: Bears, waiting: float
     ) -> Proposal | None:
         """The growth that cannot wait any longer; None: it can."""
-        lead_s, error_rps = self._lead.value_s, self._forecast.error_rps
-        pause_s = obs.capabilities.pause_s or 0.0
+        outlook, lead_s = self._outlook, self._outlook.lead.value_s
+        pause_s, width = obs.capabilities.pause_s or 0.0, present.width
         stuck = obs.capabilities.can_shrink is Tristate.NO
-        interrupts = pause_s > self._slo.ttft_p95_s
-        patient = (stuck or interrupts) and waiting < present.waiting / 2
-        if patient:
-            error_rps = 0.0
-        if waiting > max(present.waiting / 4, self._waited):
-            # What waits, and ever more, came: at least what the width bears, whatever the lines say.
-            line = Line(max(line.level_rps, present.rps), line.slope_rps_per_s)
-        self._waited = waiting
+        # What interrupts, or cannot be taken back, is not done for what may not come.
+        costly = stuck or pause_s > self._slo.ttft_p95_s
+        patient = costly and waiting < present.waiting / 2
+        error_rps = 0.0 if patient else outlook.forecast.error_rps
+        confirm_s = 2 * self._slo.window_s if patient else 0.0
+        line = self._no_less(line, present, waiting)
         upper = Line(line.level_rps, line.slope_rps_per_s + error_rps / lead_s)
         breach_s = backlog.breach_s(waiting, upper, present.rps, present.waiting)
-        confirm_s = 2 * self._slo.window_s if patient else 0.0
         if breach_s > lead_s + 2 * self._tick_s + confirm_s:
             return None
-        spare_rps = present.rps - max(upper.at(0.0), upper.at(lead_s))
-        excess = waiting - present.waiting / 2
-        if spare_rps > 0 and excess < spare_rps * lead_s:
+        spare_rps = present.rps - max(upper.level_rps, upper.at(lead_s))
+        if spare_rps > 0 and waiting - present.waiting / 2 < spare_rps * lead_s:
             return None  # the backlog is gone before a resize could help
         if self._wanted_since_s is None or self._wanted_since_s > obs.now_s:
             self._wanted_since_s = obs.now_s
         seen = (
             f"{line.level_rps:.3g} rps now, {upper.at(lead_s):.3g} expected in {lead_s:.0f} s, "
-            f"width {present.width} bears {present.rps:.3g}, {waiting:.0f} waiting"
+            f"width {width} bears {present.rps:.3g}, {waiting:.0f} waiting"
         )
+        if outlook.forecast.surprised:
+            return Proposal(width, "confirming", f"{seen}; demand has just jumped, how far?")
         if not elapsed(self._wanted_since_s, obs.now_s, confirm_s):
-            return Proposal(present.width, "confirming", f"{seen}; for less than {confirm_s:.0f} s")
-        then = Line(upper.at(lead_s), line.slope_rps_per_s)
-        queue = backlog.after(waiting, upper, present.rps, lead_s) + pause_s * then.level_rps
-        likely = backlog.after(waiting, line, present.rps, lead_s) + pause_s * line.at(lead_s)
+            return Proposal(width, "confirming", f"{seen}; for less than {confirm_s:.0f} s")
+        wider = outlook.all_bear(w for w in permitted(obs) if w > width)
         cover_s = self._cover_s(present, line, pause_s)
-        best, chosen, least_cost = present, None, math.inf
-        for width in _permitted(obs):
-            bears = self._bears(width, mix)
-            if bears is None:
-                continue
-            if bears.rps > best.rps * 1.02:
-                best = bears
-            if width <= present.width or bears.rps <= present.rps:
-                continue
-            drain_s = _drain_s(bears, line.at(lead_s), likely)
-            held_s = max(cover_s, self.params.trend_s if stuck else 0.0)
-            cost = width * held_s + self.params.catch_up_ratio * present.width * min(
-                drain_s, 3600.0
-            )
-            queue_then = min(queue, bears.waiting / 2)
-            lasts_s = backlog.breach_s(queue_then, then, bears.rps, bears.waiting)
-            if lasts_s >= cover_s and cost < least_cost:
-                chosen, least_cost = bears, cost
-        if chosen is not None:
-            self._hurt[present.width] = (obs.now_s, line.level_rps)
-            reason = f"{seen}; width {chosen.width} bears {chosen.rps:.3g}"
-            return Proposal(chosen.width, "demand_ahead", reason)
-        if not self._complete:
+        held_s = max(cover_s, self.params.trend_s if stuck else outlook.hold.value_s + lead_s)
+        catch_up = self.params.catch_up_ratio * width
+        growth = Growth(waiting, line, upper, lead_s, pause_s, cover_s, held_s, catch_up)
+        chosen = cheapest(wider, present, growth)
+        if chosen is None:
+            return self._infeasible(present, wider, seen)
+        self._hurt[width] = (obs.now_s, line.level_rps / present.rps)
+        reason = f"{seen}; width {chosen.width} bears {chosen.rps:.3g}"
+        return Proposal(chosen.width, "demand_ahead", reason)
+
+    def _no_less(self, line: Line, present: Bears, waiting: float) -> Line:
+        """Demand, at least as much as is served where ever more requests wait."""
+        growing = waiting > max(present.waiting / 2, self._waited)
+        self._waited = waiting
+        if growing and line.level_rps < present.rps:
+            return Line(present.rps, line.slope_rps_per_s)
+        return line
+
+    def _infeasible(self, present: Bears, wider: list[Bears], seen: str) -> Proposal:
+        """No width lasts: the one that bears most, or none if that is the present one."""
+        if not self._outlook.complete:
             return Proposal(present.width, "unknown", f"{seen}; wider widths not looked at yet")
-        if best.width == present.width:
-            code = "widening_does_not_help"
-            if present.width >= obs.capabilities.max_width:
-                code = "slo_infeasible"
-            return Proposal(present.width, code, f"{seen}; no other width bears more")
-        return Proposal(
-            best.width,
-            "slo_infeasible",
-            f"{seen}; no width holds the objective, {best.width} bears most: {best.rps:.3g}",
-        )
+        if not wider:
+            return Proposal(present.width, "slo_infeasible", f"{seen}; no wider width is permitted")
+        best = max(wider, key=lambda bears: bears.rps)
+        most = f"of the wider ones {best.width} bears most: {best.rps:.3g}"
+        if best.rps <= _BEARS_MORE * present.rps:
+            return Proposal(present.width, "widening_does_not_help", f"{seen}; {most}")
+        return Proposal(best.width, "slo_infeasible", f"{seen}; no width holds it, {most}")
 
-    def _cover_s(self, present: _Bears, line: Line, pause_s: float) -> float:
+    def _cover_s(self, present: Bears, line: Line, pause_s: float) -> float:
         """How long the next width has to last: at least until the resize after it can serve."""
-        least_s = self.params.settle_s + self._lead.value_s + 2 * self._tick_s
-        if pause_s <= self._slo.ttft_p95_s or line.slope_rps_per_s <= 0:
+        least_s = self.params.settle_s + self._outlook.lead.value_s + 2 * self._tick_s
+        cost = self._interruption(present.width, pause_s)
+        if cost == 0 or line.slope_rps_per_s <= 0 or present.rps <= 0:
             return least_s
-        # A resize that interrupts is worth avoiding: the square root of 2 x cost / growth of the
-        # cost of holding balances both, as with the lot size of an order.
-        cost = self._breach_cost(present.width, pause_s)
-        widths_per_s = line.slope_rps_per_s / max(present.rps / max(present.width, 1), 1e-9)
-        return max(least_s, min(math.sqrt(2.0 * cost / widths_per_s), self.params.trend_s))
+        widths_per_s = line.slope_rps_per_s * max(present.width, 1) / present.rps
+        return max(least_s, min(lot_s(cost, widths_per_s), self.params.trend_s))
 
-    def _breach_cost(self, width: int, pause_s: float) -> float:
-        """What a resize costs by interrupting service, in width x seconds."""
+    def _interruption(self, width: int, pause_s: float) -> float:
+        """What a resize costs by interrupting service, in width x seconds; 0: it does not."""
         if pause_s <= self._slo.ttft_p95_s:
             return 0.0
         return self.params.breach_cost_ratio * width * (pause_s + self._slo.window_s)
 
-    def _shrink(
-        self, obs: Observation, line: Line, present: _Bears, waiting: float, mix: Mix
-    ) -> Proposal:
+    def _shrink(self, obs: Observation, line: Line, present: Bears, waiting: float) -> Proposal:
         """The least width that is safe long enough, or the present one and why."""
         metrics, width = obs.metrics, present.width
         level = f"{line.level_rps:.3g} rps, width {width} bears {present.rps:.3g}"
-        stay = Proposal(width, "steady", level)
+        missing = ""
         if metrics.queue_depth.value is None or metrics.arrival_rps.value is None:
+            missing = "queue or arrivals"
+        elif metrics.ttft_p95_s.value is None and not obs.idle:
+            missing = "p95 TTFT"
+        if missing:
             wish = self._kept(obs, width)
-            return Proposal(wish, "unknown", f"{level}; queue or arrivals unknown: no new shrink")
-        if metrics.ttft_p95_s.value is None and not obs.idle:
-            wish = self._kept(obs, width)
-            return Proposal(wish, "unknown", f"{level}; p95 TTFT unknown: no new shrink")
+            return Proposal(wish, "unknown", f"{level}; {missing} unknown: no new shrink")
         if obs.capabilities.can_shrink is Tristate.NO:
-            return stay
-        lead_s, margin = self._lead.value_s, self.params.down_margin_ratio
-        per_width = present.rps / max(width, 1)
-        unknown_rps = (1.0 - self._forecast.experience) * self.params.spare_widths * per_width
-        error_rps = max(self._forecast.error_rps, unknown_rps)
-        held_s = self._hold.value_s + self._leave.value_s
-        level_rps = min(line.at(held_s), line.level_rps)
-        upper = Line(level_rps + error_rps, line.slope_rps_per_s)
-        recurring_rps = self._forecast.recurring_rps(obs.now_s)
-        if recurring_rps > upper.level_rps:
-            upper = Line(recurring_rps, 0.0)
-        pause_s = obs.capabilities.pause_s or 0.0
-        for wish in _permitted(obs):
-            if wish >= width:
-                break
-            bears = self._bears(wish, mix)
-            if bears is None or waiting > bears.waiting / 2:
+            return Proposal(width, "steady", f"{level}; it could not shrink")
+        upper = self._planned(obs, line, present)
+        least_s = self._outlook.lead.value_s + self.params.dwell_s
+        cost = self._interruption(width, obs.capabilities.pause_s or 0.0)
+        for bears in self._outlook.all_bear(w for w in permitted(obs) if w < width):
+            spare_rps = bears.rps * (1.0 - self.params.down_margin_ratio)
+            safe_s = backlog.breach_s(0.0, upper, spare_rps, bears.waiting / 2)
+            if safe_s < least_s or waiting > bears.waiting / 2 or self._hurts(obs, bears, upper):
                 continue
-            safe_s = backlog.breach_s(0.0, upper, bears.rps * (1.0 - margin), bears.waiting / 2)
-            if safe_s < lead_s + self.params.dwell_s:
-                continue
-            hurt = self._hurt.get(wish)
-            if hurt is not None and obs.now_s - hurt[0] < 3600 and upper.level_rps > 0.9 * hurt[1]:
-                continue
-            cost = self._breach_cost(width, pause_s)
-            saved = (width - wish) * min(safe_s, 4 * 3600.0)
-            if saved < cost:
+            if (width - bears.width) * min(safe_s, _LONGEST_SAVING_S) < cost:
                 continue
             reason = (
-                f"{level}; width {wish} bears {bears.rps:.3g}, at most {upper.level_rps:.3g} "
-                f"expected: safe for {_long(safe_s)}"
+                f"{level}; width {bears.width} bears {bears.rps:.3g}, at most "
+                f"{upper.level_rps:.3g} expected: safe for {_long(safe_s)}"
             )
-            return Proposal(wish, "demand_fits", reason)
-        return stay
+            return Proposal(bears.width, "demand_fits", reason)
+        return Proposal(width, "steady", f"{level}, up to {upper.level_rps:.3g} expected")
 
+    def _planned(self, obs: Observation, line: Line, present: Bears) -> Line:
+        """Demand that a narrower width has to bear, from when it would serve on."""
+        outlook, forecast = self._outlook, self._outlook.forecast
+        per_width_rps = present.rps / max(present.width, 1)
+        unknown_rps = (1.0 - forecast.experience) * self.params.spare_widths * per_width_rps
+        error_rps = max(forecast.error_rps, unknown_rps)
+        held_s = outlook.hold.remaining_s(obs.now_s) + outlook.leave.value_s
+        level_rps = min(line.at(held_s), line.level_rps)
+        recurring_rps = forecast.recurring_rps(obs.now_s)
+        if recurring_rps > level_rps + error_rps:
+            return Line(recurring_rps, 0.0)
+        return Line(level_rps + error_rps, line.slope_rps_per_s)
 
-def _drain_s(bears: _Bears, arrival_rps: float, queue: float) -> float:
-    """How long a width takes until what waits is within bounds, s."""
-    excess = queue - bears.waiting
-    if excess <= 0:
-        return 0.0
-    spare_rps = bears.rps - arrival_rps
-    return excess / spare_rps if spare_rps > 0 else math.inf
-
-
-def _permitted(obs: Observation) -> list[int]:
-    """Permitted widths, ascending."""
-    can = obs.capabilities
-    if can.valid_widths is not None:
-        return [w for w in can.valid_widths if can.min_width <= w <= can.max_width]
-    return list(range(max(can.min_width, 1), min(can.max_width, 64) + 1))
+    def _hurts(self, obs: Observation, bears: Bears, upper: Line) -> bool:
+        """Whether a width had to be left, not long ago, at about such a load."""
+        hurt = self._hurt.get(bears.width)
+        if hurt is None or obs.now_s - hurt[0] >= _HURT_S:
+            return False
+        return upper.level_rps > _RETURN_RATIO * hurt[1] * bears.rps
 
 
 def _rounded(value: float) -> float:

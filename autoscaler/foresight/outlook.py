@@ -1,0 +1,125 @@
+"""Everything that was learned of one deployment: demand, mix, capacities, times."""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from autoscaler.foresight.correction import Correction
+from autoscaler.foresight.curves import Curves, Mix
+from autoscaler.foresight.forecast import Forecast
+from autoscaler.foresight.lead import Hold, LeadTime
+from autoscaler.foresight.mix import MixTracker
+from autoscaler.foresight.sizing import Bears
+from autoscaler.model import Observation, Slo
+from autoscaler.profile import Profile
+
+_PLAYS_A_TICK = 2
+_PLAYS_AT_FIRST = 6
+"""Points of curves found a tick, 2 to 3 ms each; more while little is known of the widths."""
+_MOST_DISPERSION = 9.0
+_LATENCY_LIMITED = 0.8
+
+
+@dataclass(frozen=True, slots=True)
+class Priors:
+    """What is supposed before it was learned; see the policy's parameters of the same names."""
+
+    lead_s: float
+    hold_s: float
+    quantile: float
+    error_memory_s: float
+    prior_error_ratio: float
+    wait_ratio: float
+    length_cv: float
+    mix_memory_s: float
+    correction_gain: float
+    extrapolate: bool
+
+
+class Outlook:
+    """Learns from each observation, and says what each width bears.
+
+    Args:
+        priors: what is supposed beforehand.
+        profile: the physics.
+        slo: the objective.
+        tick_s: distance of observations, s, > 0.
+
+    Attributes:
+        forecast, correction, lead, leave, hold: the parts that learn; ``leave`` is the time that a
+            shrink takes.
+        complete: whether the curves of all permitted widths were found once.
+    """
+
+    def __init__(self, priors: Priors, profile: Profile, slo: Slo, tick_s: float) -> None:
+        self._slo = slo
+        self._wait_ratio = priors.wait_ratio
+        self._curves = Curves(profile, slo, priors.length_cv, priors.extrapolate)
+        self.forecast = Forecast(
+            slo.window_s, priors.quantile, priors.error_memory_s, priors.prior_error_ratio
+        )
+        self.correction = Correction(priors.correction_gain)
+        self.lead = LeadTime(priors.lead_s)
+        self.leave = LeadTime(0.0, up=False)
+        self.hold = Hold(priors.hold_s)
+        prompt, output = profile.reference_prompt_tokens, profile.reference_output_tokens
+        known = prompt is not None and output is not None
+        reference = Mix(float(prompt or 1), float(output or 1)) if known else None
+        self._mix = MixTracker(priors.mix_memory_s, tick_s, reference)
+        self.complete = False
+
+    @property
+    def mix(self) -> Mix | None:
+        """The present mix of lengths; None: unknown."""
+        return self._mix.mix
+
+    def observe(self, obs: Observation) -> None:
+        """Learn from one tick."""
+        self.lead.observe(obs)
+        self.leave.observe(obs)
+        self.hold.observe(obs)
+        metrics = obs.metrics
+        self._mix.observe(obs.now_s, metrics)
+        mix, width = self.mix, obs.width.effective
+        if mix is not None:
+            plays = _PLAYS_A_TICK if self.complete else _PLAYS_AT_FIRST
+            self.complete = self._curves.refine(_nearest(obs), mix, plays) or self.complete
+            if width is not None:
+                curve = self._curves.curve(width, mix)
+                self.correction.observe(obs.now_s, width, metrics, curve)
+        arrivals = metrics.arrival_rps.value
+        if arrivals is not None and arrivals >= 0:
+            self.forecast.add(obs.now_s, arrivals, self.lead.value_s)
+
+    def bears(self, width: int) -> Bears | None:
+        """What a width bears now; None: not known (yet)."""
+        mix = self.mix
+        curve = None if mix is None else self._curves.curve(width, mix)
+        if curve is None:
+            return None
+        factor, slo_s = self.correction.factor, self._slo.ttft_p95_s
+        # Arrivals more irregular than Poisson's queue sooner; the curves know Poisson's.
+        beyond_rps = (min(self.forecast.dispersion, _MOST_DISPERSION) - 1.0) / slo_s
+        rps = factor * max(curve.bearable_rps - beyond_rps, 0.5 * curve.bearable_rps)
+        # Where latency and not the queue is the limit, nothing may wait at all.
+        limited = curve.bearable_rps < _LATENCY_LIMITED * curve.capacity_rps
+        waiting = 0.0 if limited else self._wait_ratio * slo_s * factor * curve.capacity_rps
+        return Bears(width, rps, max(waiting, 1.0))
+
+    def all_bear(self, widths: Iterable[int]) -> list[Bears]:
+        """What each of these bears, as far as it is known."""
+        found = (self.bears(width) for width in widths)
+        return [bears for bears in found if bears is not None]
+
+
+def permitted(obs: Observation) -> list[int]:
+    """Permitted widths, ascending."""
+    can = obs.capabilities
+    if can.valid_widths is not None:
+        return [w for w in can.valid_widths if can.min_width <= w <= can.max_width]
+    return list(range(max(can.min_width, 1), min(can.max_width, 64) + 1))
+
+
+def _nearest(obs: Observation) -> list[int]:
+    """Permitted widths and the present one, the nearest first."""
+    present = obs.width.present
+    return sorted({present, *permitted(obs)}, key=lambda w: (abs(w - present), -w))

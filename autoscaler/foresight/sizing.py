@@ -1,0 +1,96 @@
+"""Which width to grow to: it lasts until the next resize can help, at the least cost."""
+
+import math
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from autoscaler.foresight import backlog
+from autoscaler.foresight.forecast import Line
+
+_LONGEST_DRAIN_S = 3600.0
+
+
+@dataclass(frozen=True, slots=True)
+class Bears:
+    """What a width bears of the present mix, corrected by what was observed.
+
+    Args:
+        width: the width.
+        rps: arrivals a second within the objective, >= 0.
+        waiting: requests that may wait within it, > 0.
+    """
+
+    width: int
+    rps: float
+    waiting: float
+
+
+@dataclass(frozen=True, slots=True)
+class Growth:
+    """What a growth has to reckon with.
+
+    Args:
+        waiting: requests that wait now.
+        line: demand as expected.
+        upper: demand as planned for.
+        lead_s: until the new width serves.
+        pause_s: of which nothing is served.
+        cover_s: how long it has to last from then on.
+        held_s: how long it will be paid for at least.
+        catch_up: seconds of a width that a second out of the objective is worth.
+    """
+
+    waiting: float
+    line: Line
+    upper: Line
+    lead_s: float
+    pause_s: float
+    cover_s: float
+    held_s: float
+    catch_up: float
+
+
+def cheapest(candidates: Iterable[Bears], present: Bears, growth: Growth) -> Bears | None:
+    """The candidate that lasts and costs least, paid width and time out of the objective alike.
+
+    None: none of them lasts.
+    """
+    lead_s, line, upper = growth.lead_s, growth.line, growth.upper
+    then = Line(upper.at(lead_s), line.slope_rps_per_s)
+    rejected = growth.pause_s * then.level_rps
+    queue = backlog.after(growth.waiting, upper, present.rps, lead_s) + rejected
+    likely = backlog.after(growth.waiting, line, present.rps, lead_s)
+    likely += growth.pause_s * line.at(lead_s)
+    chosen, least = None, math.inf
+    for bears in candidates:
+        if bears.rps <= present.rps:
+            continue
+        left = min(queue, bears.waiting / 2)
+        if backlog.breach_s(left, then, bears.rps, bears.waiting) < growth.cover_s:
+            continue
+        drain_s = min(_drain_s(bears, line.at(lead_s), likely), _LONGEST_DRAIN_S)
+        cost = bears.width * growth.held_s + growth.catch_up * drain_s
+        if cost < least:
+            chosen, least = bears, cost
+    return chosen
+
+
+def lot_s(cost: float, widths_per_s: float) -> float:
+    """How long to buy ahead where each resize has a cost: the lot size of an order.
+
+    The square root of 2 x cost / growth balances the resizes against widths that idle.
+
+    Args:
+        cost: of one resize, width x seconds, >= 0.
+        widths_per_s: growth of demand, > 0.
+    """
+    return math.sqrt(2.0 * cost / widths_per_s)
+
+
+def _drain_s(bears: Bears, arrival_rps: float, queue: float) -> float:
+    """How long a width takes until what waits is within bounds, s."""
+    excess = queue - bears.waiting
+    if excess <= 0:
+        return 0.0
+    spare_rps = bears.rps - arrival_rps
+    return excess / spare_rps if spare_rps > 0 else math.inf
