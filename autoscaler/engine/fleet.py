@@ -31,7 +31,10 @@ ITL_BOUNDS_S = np.array(
 """Upper bounds of vllm:inter_token_latency_seconds (vLLM 0.30 and 0.33, buckets.py)."""
 
 _COUNTED = np.array(
-    [list(STATE.names or ()).index(n) for n in ("completed", "prompt_tokens", "output_tokens")]
+    [
+        list(STATE.names or ()).index(n)
+        for n in ("completed", "prompt_tokens", "output_tokens", "uncounted")
+    ]
 )
 """Where these lie in a state record of 8-byte words: reading them by name costs ten times more."""
 
@@ -64,6 +67,7 @@ class Engine:
 
     Attributes:
         first_s, finish_s: float64[n], NaN until the request got its first token or ended.
+        waiting, admitted: int64[ranks], requests queued and in a slot now; views, for reading.
         outcome: int8[n]: PENDING, COMPLETED, REJECTED, ABORTED of ``layout``.
         ttft_counts, itl_counts: int64[bounds + 1], not cumulative, since the start.
     """
@@ -118,6 +122,8 @@ class Engine:
         self._decode_s = np.ascontiguousarray(physics.decode_s, np.float64)
         self.state["dispatch_ranks"] = physics.ranks
         self.state["decode_stale"] = 1
+        self.waiting = self.ranks["waiting"][: physics.ranks]
+        self.admitted = self.ranks["admitted"][: physics.ranks]
         self._bind()
         self._admit_until(-np.inf)
 
@@ -144,8 +150,8 @@ class Engine:
         """What a metrics page counts, since the start.
 
         Returns:
-            int64[ttft + itl + 3]: TTFT buckets, ITL buckets (not cumulative, +Inf last), then
-            completed requests, prompt tokens, output tokens.
+            int64[ttft + itl + 4]: TTFT buckets, ITL buckets (not cumulative, +Inf last), then
+            completed requests, prompt tokens, output tokens, and a 0 for failed requests.
         """
         return np.concatenate((self.ttft_counts, self.itl_counts, self._words[_COUNTED]))
 

@@ -39,6 +39,7 @@ STATE = np.dtype(
         ("failed", "i8"),
         ("prompt_tokens", "i8"),
         ("output_tokens", "i8"),
+        ("uncounted", "i8"),  # stays 0: what a real engine's metrics do not count either
         ("round_robin", "i8"),
         ("prefill_steps", "i8"),  # counts the draws of prefill_spread_s
     ]

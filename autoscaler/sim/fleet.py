@@ -14,7 +14,6 @@ from autoscaler.sim.resize import ResizeModel
 
 _DRAIN_POLL_S = 0.25
 _NEVER_S = float("inf")
-_NO_FAILURES = np.zeros(1, np.int64)
 
 
 @dataclass(slots=True)
@@ -98,6 +97,7 @@ class Fleet:
         self._next_s = _NEVER_S
         self._proven: int | None = width
         self._phase = ""
+        self._steady: WidthStatus | None = None
         self._refusal: str | None = None
         self._failure: str | None = None
 
@@ -124,7 +124,7 @@ class Fleet:
 
         Requests turned away or cut off appear in no counter, as in a real engine.
         """
-        counts = np.concatenate((self.engine.counts(), _NO_FAILURES))
+        counts = self.engine.counts()
         return counts if self._origin is None else counts - self._origin
 
     @property
@@ -152,6 +152,7 @@ class Fleet:
         if self._rng.random() < self._resize.refuse_probability:
             self.tally.refused += 1
             return SetOutcome(SetResult.REFUSED, detail="the operator refused the width")
+        self._steady = None
         self._generation += 1
         self.desired = width
         self._failure = None
@@ -162,12 +163,14 @@ class Fleet:
 
     def status(self) -> WidthStatus:
         """What an operator would say of the width now; unproven while a commit goes on."""
+        if self._steady is not None:
+            return self._steady
         held = self.serving if self._phase != "committing" else None
         layers: tuple[Layer, ...] = ()
         if self._course is not None:
             allocated = self.serving if self._phase == "waiting for capacity" else self.desired
             layers = (Layer("allocated", allocated, self._phase),)
-        return WidthStatus(
+        status = WidthStatus(
             self.desired,
             held,
             self._proven,
@@ -180,6 +183,9 @@ class Fleet:
             self._course is not None,
             self._phase,
         )
+        if self._course is None:
+            self._steady = status  # until the next resize
+        return status
 
     def _physics(self, width: int) -> Physics:
         return self._profile.physics(width, extrapolate=self._extrapolate)
@@ -261,7 +267,7 @@ class Fleet:
         if not self._resize.resets_counters:
             return
         self.engine.finish_step()
-        self._origin = np.concatenate((self.engine.counts(), _NO_FAILURES))
+        self._origin = self.engine.counts()
         self._restart_step = int(self.engine.state["step"])
         self.restarts += 1
 

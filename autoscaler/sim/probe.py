@@ -99,15 +99,16 @@ class Probe:
         if self._loss_ratio and self._rng.random() < self._loss_ratio:
             self._take(at_s, "the scrape was lost")
             return
-        engine = fleet.engine
-        if fleet.restarts != self._restarts:
+        waiting: list[int] = fleet.engine.waiting.tolist()
+        running: list[int] = fleet.engine.admitted.tolist()
+        restarted = None if fleet.restarts != self._restarts else False
+        if restarted is None:  # to be found out from the counters, as a monitoring system has to
             self._restarts = fleet.restarts
-            self._frozen_waiting = self._frozen_running = []
-        ranks = engine.ranks[: engine.physics.ranks]
-        waiting: list[int] = ranks["waiting"].tolist()
-        running: list[int] = ranks["admitted"].tolist()
-        if fleet.silent:
-            waiting = running = [0] * len(ranks)
-        self._frozen_waiting = [*waiting, *self._frozen_waiting[len(waiting) :]]
-        self._frozen_running = [*running, *self._frozen_running[len(running) :]]
-        self._take(at_s, Scrape(at_s, fleet.counters(), self._frozen_waiting, self._frozen_running))
+            self._frozen_waiting, self._frozen_running = [], []
+        if self._restarts and fleet.silent:
+            waiting, running = [0] * len(waiting), [0] * len(waiting)
+        if len(self._frozen_waiting) > len(waiting):
+            waiting += self._frozen_waiting[len(waiting) :]
+            running += self._frozen_running[len(running) :]
+        self._frozen_waiting, self._frozen_running = waiting, running
+        self._take(at_s, Scrape(at_s, fleet.counters(), waiting, running, restarted))

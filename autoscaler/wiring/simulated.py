@@ -167,8 +167,10 @@ def play(
         scenario.tick_s,
     )
 
+    last_s = float(trace.arrival_s[-1])
+
     def stop_when_done() -> None:
-        if fleet.done:
+        if clock.now_s() >= last_s and fleet.done:
             loop.stop()
 
     loop.run(after_tick=stop_when_done)
