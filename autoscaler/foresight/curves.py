@@ -28,6 +28,7 @@ _OVERLOADS = (1.5, 1.08)
 """First of a bound that ignores prefill, then of what was found: two plays come within 1 %."""
 _PLAY_SIZES = (2000, 4000)
 _LEVEL_REQUESTS = 1200
+_CHUNK_TOKENS = 4096.0
 _MIX_STEP = 0.01
 _LENGTHS = 61
 _Z99 = 2.5
@@ -184,13 +185,16 @@ class Curves:
         """Capacity, then requests in the system, p95 TTFT and p95 ITL at each share."""
         physics = self.physics(width)
         mix = Mix(*(math.exp(o + i * _GRID) for o, i in zip(_ORIGIN, corner, strict=True)))
-        prompt, output = self.lengths(mix, _PLAY_SIZES[-1])
+        # Prompts of many chunks take as many steps: fewer requests for about the same time.
+        fewer = min(max(_CHUNK_TOKENS / mix.prompt_tokens, 0.1), 1.0)
+        prompt, output = self.lengths(mix, int(_PLAY_SIZES[-1] * fewer))
         slots = physics.ranks * physics.slots_per_rank
         rate = slots / (float(output.mean()) * float(physics.decode_s[-1]))
         for overload, n in zip(_OVERLOADS, _PLAY_SIZES, strict=True):
-            rate = min(rate, self._throughput(physics, rate * overload, prompt[:n], output[:n]))
+            k = int(n * fewer)
+            rate = min(rate, self._throughput(physics, rate * overload, prompt[:k], output[:k]))
         columns: list[list[float]] = [[], [], []]
-        n = _LEVEL_REQUESTS
+        n = int(_LEVEL_REQUESTS * fewer)
         for share in SHARES:
             arrival_s = np.cumsum(self._gaps[:n]) / (rate * share)
             engine = Engine(Load(arrival_s, prompt[:n], output[:n]), physics)

@@ -20,6 +20,7 @@ _ERROR_EVERY_S = 30.0
 _LEAST_RPS = 0.1
 _FEW_ERRORS = 120
 _RECURRING = 2
+_STRANGEST = 20.0
 _ABOVE_PEAK = 0.12
 """Error believed at a demand that is the highest seen: share of it."""
 _MOST_GROWTH = 0.3
@@ -248,7 +249,8 @@ class Forecast:
         noise = max(rps, 0.2) / self._window_s
         self._seen += 1
         slow = min(math.exp(-step_s / 600.0), 1.0 - 1.0 / (self._seen + 20.0))
-        self._dispersion = slow * self._dispersion + (1.0 - slow) * (off[0] * off[0] / noise)
+        strange = min(off[0] * off[0] / noise, _STRANGEST)  # a step is no noise
+        self._dispersion = slow * self._dispersion + (1.0 - slow) * strange
 
     def _weights(self, rps: float) -> list[float]:
         """Trust by past error, less what the last minutes refute."""

@@ -12,9 +12,9 @@ from autoscaler.foresight.sizing import Bears
 from autoscaler.model import Observation, Slo
 from autoscaler.profile import Profile
 
-_PLAYS_A_TICK = 2
-_PLAYS_AT_FIRST = 6
-"""Points of curves found a tick, 2 to 3 ms each; more while little is known of the widths."""
+_PLAYS_AT_FIRST = 4
+_PLAY_EVERY_TICKS = 3
+"""Points of curves, 2 to 5 ms each: some a tick at first, then now and then one, as lengths drift."""
 _MOST_DISPERSION = 9.0
 _LATENCY_LIMITED = 0.8
 
@@ -81,8 +81,10 @@ class Outlook:
         self._mix.observe(obs.now_s, metrics)
         mix, width = self.mix, obs.width.effective
         if mix is not None:
-            plays = _PLAYS_A_TICK if self.complete else _PLAYS_AT_FIRST
-            self.complete = self._curves.refine(_nearest(obs), mix, plays) or self.complete
+            if not self.complete:
+                self.complete = self._curves.refine(_nearest(obs), mix, _PLAYS_AT_FIRST)
+            elif obs.tick % _PLAY_EVERY_TICKS == 0:
+                self._curves.refine(_nearest(obs), mix, 1)
             if width is not None:
                 curve = self._curves.curve(width, mix)
                 self.correction.observe(obs.now_s, width, metrics, curve)
