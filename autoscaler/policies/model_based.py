@@ -129,7 +129,9 @@ class ModelBased:
         outlook.observe(obs)
         if obs.resize is not None:
             self._over_s, self._wanted_since_s = obs.now_s, None
-            wish = self._kept(obs, obs.resize.to_width)
+            wish = obs.resize.to_width
+            if wish < obs.resize.from_width:
+                wish = self._kept(obs, wish)  # it may have gone only part of the way
             return Proposal(wish, "resizing", "a resize is in flight")
         line, present = outlook.forecast.line, outlook.bears(width)
         longest_s = outlook.lead.value_s + 4 * self._slo.window_s
@@ -201,9 +203,10 @@ class ModelBased:
         line = self._no_less(line, present, waiting)
         upper = Line(line.level_rps, line.slope_rps_per_s + error_rps / lead_s)
         breach_s = backlog.breach_s(waiting, upper, present.rps, present.waiting)
-        if breach_s > lead_s + 2 * self._tick_s + confirm_s:
+        horizon_s = lead_s + 2 * self._tick_s + confirm_s
+        if breach_s > horizon_s:
             return None
-        spare_rps = present.rps - max(upper.level_rps, upper.at(lead_s))
+        spare_rps = present.rps - max(upper.level_rps, upper.at(horizon_s))
         if spare_rps > 0 and waiting - present.waiting / 2 < spare_rps * lead_s:
             return None  # the backlog is gone before a resize could help
         if self._wanted_since_s is None or self._wanted_since_s > obs.now_s:
