@@ -14,7 +14,7 @@ from autoscaler.profile import Profile
 
 _PLAYS_AT_FIRST = 4
 _PLAY_EVERY_TICKS = 3
-"""Points of curves, 2 to 5 ms each: some a tick at first, then now and then one, as lengths drift."""
+"""Points of curves, 2 to 5 ms each: some a tick at first, later one now and then: lengths drift."""
 _MOST_DISPERSION = 9.0
 _LATENCY_LIMITED = 0.8
 
