@@ -12,9 +12,9 @@ from autoscaler.foresight.sizing import Bears
 from autoscaler.model import Observation, Slo
 from autoscaler.profile import Profile
 
-_PLAYS_AT_FIRST = 4
+_PLAYS_AT_FIRST = 3
 _PLAY_EVERY_TICKS = 3
-"""Points of curves, 2 to 5 ms each: some a tick at first, later one now and then: lengths drift."""
+"""Points of curves, 2 to 5 ms each: some a tick at first, then one now and then for a drift."""
 _MOST_DISPERSION = 9.0
 _LATENCY_LIMITED = 0.8
 
