@@ -2,8 +2,9 @@
 
 import asyncio
 import datetime
+import os
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -59,6 +60,14 @@ def capture(
     gpus_per_width: Annotated[
         int | None, typer.Option(help="GPUs of one rank. [default: the table says none]")
     ] = None,
+    config: Annotated[
+        Path | None, typer.Option(help="Configuration whose target is resized, with --widths.")
+    ] = None,
+    target: Annotated[str | None, typer.Option(help="Its target. [default: the only one]")] = None,
+    widths: Annotated[
+        str | None, typer.Option(help="Measure at each in turn, as 2,4; asks before it resizes.")
+    ] = None,
+    yes: Annotated[bool, typer.Option("--yes", help="Resize without asking.")] = False,
     timeout_s: Annotated[float, typer.Option(help="Limit of a request.")] = 600.0,
     api_key_file: Annotated[Path | None, typer.Option(help="Holds the API key.")] = None,
     seed: Annotated[int, typer.Option(help="Of prompts and arrivals.")] = 0,
@@ -71,6 +80,7 @@ def capture(
     from rich.progress import Progress
 
     from autoscaler.capture import cells, table
+    from autoscaler.capture.cells import Cell
 
     require_whole("width", width, 1)
     require_whole("gpus_per_width", gpus_per_width, 1)
@@ -86,30 +96,62 @@ def capture(
     key = _secret(api_key_file)
     load = cells.Load(url, model, prompt_tokens, output_tokens, timeout_s, seed, key)
     errors = Console(stderr=True)
-    with Progress(console=errors, transient=True, disable=not errors.is_terminal) as progress:
-        task = progress.add_task("measuring", total=plan.requests)
-        measured, present = asyncio.run(_measure(load, plan, width, lambda: progress.advance(task)))
+    measured: list[tuple[int, Cell]] = []
+    at_each = _wholes("widths", widths)
+    for brought in _brought(config, target, at_each, yes):
+        with Progress(console=errors, transient=True, disable=not errors.is_terminal) as progress:
+            task = progress.add_task("measuring", total=plan.requests)
+            found, present = asyncio.run(
+                _measure(load, plan, brought or width, lambda: progress.advance(task))  # noqa: B023  # called within
+            )
+        measured += [(present, cell) for cell in found]
     begun = datetime.datetime.fromtimestamp(wall_s(), datetime.UTC)
     provenance = {
         "program": f"autoscaler {__version__} capture",
         "url": url,
         "model": model,
         "finished": begun.isoformat(timespec="seconds"),
-        "width": present,
-        "width_from": "the engine" if width is None else "the command line",
+        "widths": list(dict.fromkeys(at for at, _ in measured)),
+        "width_from": "the engine" if width is None and widths is None else "the command line",
         "prompt_tokens": prompt_tokens,
         "output_tokens": output_tokens,
         "prompts": "random token ids, ignore_eos",
         "seed": seed,
     }
-    deployment = table.Deployment(present, gpus_per_width, prompt_tokens, output_tokens)
+    deployment = table.Deployment(gpus_per_width, prompt_tokens, output_tokens)
     for path in table.write(out, measured, deployment, provenance):
         typer.echo(path)
-    failed = sum(cell.failed for cell in measured)
+    failed = sum(cell.failed for _, cell in measured)
     if failed:
         raise ObservationError(
-            f"{failed} of {plan.requests} requests failed; the table leaves them out"
+            f"{failed} of {plan.requests * len(at_each or [1])} requests failed; "
+            "the table leaves them out"
         )
+
+
+def _brought(
+    config: Path | None, name: str | None, widths: list[int], yes: bool
+) -> "Iterator[int | None]":
+    """Each width in turn, once the deployment is at it; a single None: as it is."""
+    if not widths:
+        yield None
+        return
+    if config is None:
+        raise ConfigError("config: must be given with widths; got nothing")
+    from autoscaler import settings
+    from autoscaler.capture.widths import reach
+
+    found = {t.name: t for t in settings.load(config, os.environ).targets}
+    if (name is None and len(found) > 1) or (name is not None and name not in found):
+        raise ConfigError(f"target: must be one of {', '.join(found)}; got {name!r}")
+    choice = found[name or next(iter(found))].target
+    target = choice.module.build(choice.params)
+    for width in widths:
+        present = target.read().desired
+        if present != width and not yes:
+            typer.confirm(f"resize from {present} to {width}?", abort=True, err=True)
+        reach(target, width, SystemClock())
+        yield width
 
 
 async def _measure(

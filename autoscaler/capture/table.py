@@ -23,21 +23,22 @@ class Deployment:
     """What was measured.
 
     Args:
-        width: data-parallel width while it was.
         gpus_per_width: GPUs of one rank; None: not stated, and the table says no GPUs.
         prompt_tokens, output_tokens: of every request.
     """
 
-    width: int
     gpus_per_width: int | None
     prompt_tokens: int
     output_tokens: int
 
 
 def write(
-    out: Path, cells: Iterable[Cell], deployment: Deployment, provenance: Mapping[str, Any]
+    out: Path,
+    cells: Iterable[tuple[int, Cell]],
+    deployment: Deployment,
+    provenance: Mapping[str, Any],
 ) -> list[Path]:
-    """Write all cells; returns the files.
+    """Write all cells, each with the width at which it was measured; returns the files.
 
     Closed-loop cells go to ``out``. ``calibrate`` fits closed loops only, so that open-loop cells
     go to ``<stem>.open-loop.csv`` beside it. ``<stem>.provenance.json`` says where they are from.
@@ -46,8 +47,8 @@ def write(
         ConfigError: a file cannot be written.
     """
     cells = list(cells)
-    closed = [c for c in cells if c.concurrency is not None]
-    opened = [c for c in cells if c.concurrency is None]
+    closed = [(w, c) for w, c in cells if c.concurrency is not None]
+    opened = [(w, c) for w, c in cells if c.concurrency is None]
     written = []
     for path, group, key in (
         (out, closed, "concurrency"),
@@ -57,7 +58,7 @@ def write(
             _table(path, group, key, deployment)
             written.append(path)
     beside = out.with_name(f"{out.stem}.provenance.json")
-    content = {"schema": SCHEMA, **provenance, "failed": sum(c.failed for c in cells)}
+    content = {"schema": SCHEMA, **provenance, "failed": sum(c.failed for _, c in cells)}
     text = json.dumps(content, indent=1, allow_nan=False) + "\n"
     try:
         beside.write_text(text, encoding="utf-8")
@@ -66,7 +67,7 @@ def write(
     return [*written, beside]
 
 
-def _table(path: Path, cells: list[Cell], key: str, deployment: Deployment) -> None:
+def _table(path: Path, cells: list[tuple[int, Cell]], key: str, deployment: Deployment) -> None:
     gpus = deployment.gpus_per_width
     columns = [key, "width", "gpus", "requests", "prompt_tokens", "output_tokens",
                "output_tokens_mean", *_METRICS]  # fmt: skip
@@ -74,12 +75,12 @@ def _table(path: Path, cells: list[Cell], key: str, deployment: Deployment) -> N
         with path.open("w", newline="", encoding="utf-8") as file:
             writer = csv.DictWriter(file, columns, lineterminator="\n")
             writer.writeheader()
-            for cell in cells:
+            for width, cell in cells:
                 writer.writerow(
                     {
                         key: getattr(cell, key),
-                        "width": deployment.width,
-                        "gpus": "" if gpus is None else gpus * deployment.width,
+                        "width": width,
+                        "gpus": "" if gpus is None else gpus * width,
                         "requests": cell.requests,
                         "prompt_tokens": deployment.prompt_tokens,
                         "output_tokens": deployment.output_tokens,

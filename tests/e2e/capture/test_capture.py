@@ -88,7 +88,7 @@ def test_the_command_writes_what_calibrate_reads_and_its_provenance(tmp_path):
     assert (row["arrival_rps"], row["requests"]) == ("20.0", "6")
     provenance = json.loads((tmp_path / "cells.provenance.json").read_text())
     assert provenance["schema"] == "autoscaler.capture/v1"
-    assert (provenance["width"], provenance["width_from"]) == (2, "the engine")
+    assert (provenance["widths"], provenance["width_from"]) == ([2], "the engine")
 
 
 def test_a_single_token_has_no_gap_and_leaves_the_column_empty(tmp_path):
