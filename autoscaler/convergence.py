@@ -118,6 +118,7 @@ class Convergence:
         self._proven: int | None = None  # width that served last
         self._incarnation = ""
         self._unproven_reads = 0
+        self._settled: WidthStatus | None = None  # the very reading that was found steady last
         self._seen = True  # whether our own write has shown up in a read
         self._generation: int | None = None  # the one our write made
         self._undecided = False  # our write's answer was ambiguous and nothing settled it yet
@@ -129,6 +130,8 @@ class Convergence:
             status: what the target showed in this tick.
             now_s: the loop's clock.
         """
+        if status is self._settled:
+            return _STEADY_IDLE if self.state is ConvergenceState.IDLE else _STEADY
         if self._desired is None:
             return self._start(status, now_s)
         if status.incarnation and status.incarnation != self._incarnation:
@@ -157,6 +160,7 @@ class Convergence:
             return
         self.state = ConvergenceState.RESIZING
         self.resize = Resize(expected, width, now_s)
+        self._settled = None
         self._ours = True
         self._unproven_reads = 0
         self._seen = False
@@ -270,8 +274,10 @@ class Convergence:
     def _steady(self, status: WidthStatus) -> Progress:
         self._unproven_reads = 0
         if self.state is ConvergenceState.IDLE:
+            self._settled = status
             return _STEADY_IDLE
         if self.state is ConvergenceState.CONVERGED:
+            self._settled = status
             return _STEADY
         # Late success after a refusal, a failure or a time-out.
         return self._over(ConvergenceState.CONVERGED, "converged", _proof(status), True)

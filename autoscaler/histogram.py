@@ -61,9 +61,10 @@ def quantile(
         raise ValueError(f"q: must be > 0 and <= 1; got {q!r}")
     limits, counts = _floats(bounds), _monotonic(_floats(cumulative))
     failed = max(failures, 0.0)
-    reason = _unusable(counts, failed, min_observations)
-    if reason is not None:
-        return reason
+    if failed or not counts or counts[-1] < min_observations or counts[-1] <= 0:
+        reason = _unusable(counts, failed, min_observations)
+        if reason is not None:
+            return reason
     rank = q * (counts[-1] + failed)
     if failed:
         if failure_penalty_s > limits[-1]:
@@ -104,9 +105,10 @@ def attainment(
     """
     limits, counts = _floats(bounds), _monotonic(_floats(cumulative))
     failed = max(failures, 0.0)
-    reason = _unusable(counts, failed, min_observations)
-    if reason is not None:
-        return reason
+    if failed or not counts or counts[-1] < min_observations or counts[-1] <= 0:
+        reason = _unusable(counts, failed, min_observations)
+        if reason is not None:
+            return reason
     total = counts[-1] + failed
     if limit_s > limits[-1]:
         proven = counts[-2] / total
