@@ -132,6 +132,7 @@ class Convergence:
         """
         if status is self._settled:
             return _STEADY_IDLE if self.state is ConvergenceState.IDLE else _STEADY
+        self._settled = None
         if self._desired is None:
             return self._start(status, now_s)
         if status.incarnation and status.incarnation != self._incarnation:

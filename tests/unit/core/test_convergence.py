@@ -409,3 +409,13 @@ def test_A02_converged_needs_every_layer_there_is():
 def test_params_name_key_rule_and_value(key, bad):
     with pytest.raises(ConfigError, match=rf"convergence\.{key}: must be .*; got {bad!r}"):
         Params(**{key: bad})
+
+
+def test_a_reading_that_was_steady_once_is_not_steady_after_another_one():
+    machine = Convergence()
+    before = WidthStatus(2, 2)
+    assert machine.advance(before, 0.0).may_write
+    assert machine.advance(before, 5.0).code == machine.advance(before, 10.0).code
+    assert machine.advance(WidthStatus(4, 2), 15.0).code == "foreign_write"
+    # The very same object again: the width went back, which is another change and no steadiness.
+    assert machine.advance(before, 20.0).code == "foreign_write"
