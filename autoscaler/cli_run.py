@@ -72,10 +72,15 @@ def _run(config: Path, *, once: bool, dry_run: bool) -> int:
     # Blocked here and in every thread that is started from now on, and waited for below: a handler
     # could find the main thread holding the very lock that it needs.
     signal.pthread_sigmask(signal.SIG_BLOCK, _SIGNALS)
+    # Threads from before, such as those of numpy's linear algebra, do not block them: a signal that
+    # one of those takes would end the program on the spot, were it not noted here.
+    noted: list[int] = []
+    for number in _SIGNALS:
+        signal.signal(number, lambda taken, _: noted.append(taken))
     live.start()
     _say_started(logger, live, dry_run)
     main = threading.current_thread()
-    code = _supervise(live, reloader, logger)
+    code = _supervise(live, reloader, logger, noted)
     ended = live.stop(_END_S)
     if not ended or any(not t.daemon for t in threading.enumerate() if t is not main):
         # Somebody's answer is still waited for, and the interpreter joins such threads at exit.
@@ -97,13 +102,15 @@ def _say_started(logger: Logger, live: LiveRun, dry_run: bool) -> None:
     )
 
 
-def _supervise(live: LiveRun, reloader: Reloader, logger: Logger) -> int:
-    """Look after the loops until a signal or a defect; returns the exit code."""
+def _supervise(live: LiveRun, reloader: Reloader, logger: Logger, noted: list[int]) -> int:
+    """Look after the loops until a signal, waited for or noted, or a defect; the exit code."""
     while True:
         poll_s = min(0.5, live.settings.tick_s / 4)
         received = signal.sigtimedwait(_SIGNALS, poll_s)
         if received is not None:
-            logger.info("stopping", signal=signal.Signals(received.si_signo).name)
+            noted.append(received.si_signo)
+        if noted:
+            logger.info("stopping", signal=signal.Signals(noted[0]).name)
             return 0
         failure = live.failure
         if failure is not None:
