@@ -1,6 +1,7 @@
 """Containers, order, several files, slices and speed."""
 
 import gzip
+import itertools
 
 import numpy as np
 import polars as pl
@@ -32,7 +33,7 @@ def zstd_frames(data):
     zstandard.compress(NATIVE), zstd_frames(NATIVE), gzip.compress(b"\xef\xbb\xbf" + CSV),
     CSV, CSV.rstrip(), CSV.replace(b"\n", b"\r\n"), b"\xef\xbb\xbf" + CSV, CSV + b"\n\r\n",
     CSV.replace(b"\n", b"\r\n").rstrip(), gzip.compress(CSV), zstandard.compress(CSV), QUOTED,
-])  # fmt: skip
+], ids=itertools.count())  # fmt: skip
 def test_containers_are_recognised_by_content_and_read_alike(tmp_path, content):
     file = tmp_path / "trace.parquet.gz"
     file.write_bytes(content)
@@ -48,7 +49,7 @@ def test_containers_are_recognised_by_content_and_read_alike(tmp_path, content):
     gzip.compress(NATIVE)[:-9], gzip.compress(NATIVE)[:15], zstandard.compress(NATIVE)[:-4],
     zstandard.compress(NATIVE)[:6], gzip.compress(NATIVE)[:-4] + b"junk",
     zstandard.compress(NATIVE) + b"junk", b"\x1f\x8bjunk", b"\x28\xb5\x2f\xfdjunk",
-])  # fmt: skip
+], ids=itertools.count())  # fmt: skip
 def test_a_damaged_or_cut_off_stream_is_refused(tmp_path, content):
     file = tmp_path / "t"
     file.write_bytes(content)
