@@ -1,8 +1,8 @@
 """The operator's stand-in and its objects: where they are, and not writing the same bytes twice."""
 
+from autoscaler.cluster.answers import Gone
+from autoscaler.cluster.connection import MERGE_PATCH, Connection, path
 from autoscaler.emulator._documents import Json, Observation, Record, config_map
-from autoscaler.targets._api import MERGE_PATCH, Connection, path
-from autoscaler.targets._errors import Gone
 
 
 def observation_name(uid: str) -> str:

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import Any, Protocol
 
+from autoscaler.cluster.connection import Connection
 from autoscaler.emulator._cluster import Cluster, observation_name, operation_name
 from autoscaler.emulator._documents import (
     FINAL,
@@ -25,7 +26,6 @@ from autoscaler.emulator._documents import (
 )
 from autoscaler.parameters import require_number, require_whole
 from autoscaler.ports import Clock
-from autoscaler.targets._api import Connection
 
 _EPOCH = datetime(2026, 1, 1, tzinfo=UTC)
 _ATTEMPTS = 5

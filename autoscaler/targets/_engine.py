@@ -16,8 +16,8 @@ from pathlib import Path
 from typing import Any, TypeVar
 from urllib.parse import urlsplit
 
+from autoscaler.cluster.answers import NotSent, Unclear
 from autoscaler.errors import ConfigError
-from autoscaler.targets._errors import NotSent, Unclear
 
 T = TypeVar("T")
 

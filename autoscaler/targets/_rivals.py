@@ -7,9 +7,9 @@ finding: looking for rivals asks for more permissions than steering needs.
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+from autoscaler.cluster.connection import FIELD_MANAGER, Connection, path
 from autoscaler.errors import TargetError
 from autoscaler.findings import Finding, Level
-from autoscaler.targets._api import FIELD_MANAGER, Connection, path
 
 _SUBJECT = "other autoscalers"
 

@@ -9,12 +9,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from autoscaler.errors import ConfigError, TargetError
-from autoscaler.findings import Finding
-from autoscaler.model import Capabilities, Layer, SetOutcome, SetResult, Tristate, WidthStatus
-from autoscaler.parameters import require_number, require_whole
-from autoscaler.targets import _arguments, _fields, _preflight, _rivals
-from autoscaler.targets._api import (
+from autoscaler.cluster.answers import Gone, Unclear, outcome
+from autoscaler.cluster.connection import (
     FIELD_MANAGER,
     JSON_PATCH,
     Access,
@@ -22,7 +18,11 @@ from autoscaler.targets._api import (
     path,
     require_name,
 )
-from autoscaler.targets._errors import Gone, Unclear, outcome
+from autoscaler.errors import ConfigError, TargetError
+from autoscaler.findings import Finding
+from autoscaler.model import Capabilities, Layer, SetOutcome, SetResult, Tristate, WidthStatus
+from autoscaler.parameters import require_number, require_whole
+from autoscaler.targets import _arguments, _fields, _preflight, _rivals
 from autoscaler.targets._observation import Observed, Operation, observed, operation
 from autoscaler.targets._owner import owner
 from autoscaler.targets._role import Role, elastic_role

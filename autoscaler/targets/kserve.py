@@ -6,13 +6,13 @@ KServe makes of it, since the service's own ``Ready`` stays true until somebody 
 
 from dataclasses import dataclass, replace
 
+from autoscaler.cluster.answers import Gone, became, outcome, unwritten
+from autoscaler.cluster.connection import MERGE_PATCH, Access, Connection, Json, path, require_name
 from autoscaler.errors import ConfigError, TargetError
 from autoscaler.findings import Finding
 from autoscaler.model import Capabilities, Layer, SetOutcome, SetResult, Tristate, WidthStatus
 from autoscaler.parameters import require_number, require_whole
 from autoscaler.targets import _fields, _preflight, _rivals
-from autoscaler.targets._api import MERGE_PATCH, Access, Connection, Json, path, require_name
-from autoscaler.targets._errors import Gone, became, outcome, unwritten
 from autoscaler.targets._owner import owner
 from autoscaler.targets._replicas import KINDS, Object
 

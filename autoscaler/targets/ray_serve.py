@@ -15,11 +15,11 @@ import requests
 import urllib3
 
 from autoscaler.clock import SystemClock
+from autoscaler.cluster.answers import redacted, unwritten
 from autoscaler.errors import ConfigError, TargetError
 from autoscaler.model import Capabilities, Layer, SetOutcome, SetResult, Tristate, WidthStatus
 from autoscaler.parameters import require_number, require_whole
 from autoscaler.targets import _fields
-from autoscaler.targets._errors import redacted, unwritten
 
 _MAX_BYTES = 8 * 2**20
 _REFUSED = (400, 404, 405, 409, 412, 422)

@@ -15,12 +15,12 @@ from dataclasses import dataclass
 from typing import Any
 
 from autoscaler.clock import SystemClock
+from autoscaler.cluster.answers import NotSent, Unclear
 from autoscaler.errors import ConfigError, TargetError
 from autoscaler.model import Capabilities, Layer, SetOutcome, SetResult, Tristate, WidthStatus
 from autoscaler.parameters import require_number, require_whole
 from autoscaler.ports import Clock
 from autoscaler.targets._engine import EngineApi, Reply, begin, require_url
-from autoscaler.targets._errors import NotSent, Unclear
 from autoscaler.targets._rank_probe import Look, RankProbe, Seen
 
 _FLOOR = 2

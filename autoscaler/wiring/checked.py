@@ -9,13 +9,13 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, fields, replace
 from typing import Any
 
+from autoscaler.cluster.answers import Gone, Unauthenticated
 from autoscaler.errors import AutoscalerError, ConfigError, TargetForbidden
 from autoscaler.findings import Finding, Level
 from autoscaler.guards import Guards
 from autoscaler.model import Capabilities, Tristate, WidthStatus
 from autoscaler.ports import Clock, MetricsSource, SourceContext, Target
 from autoscaler.settings import PluginChoice, Settings, TargetSettings
-from autoscaler.targets._errors import Gone, Unauthenticated
 
 SCHEMA = "autoscaler.check/v1"
 

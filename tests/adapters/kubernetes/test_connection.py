@@ -13,10 +13,17 @@ import trustme
 import yaml
 
 from autoscaler.clock import SystemClock
+from autoscaler.cluster.answers import Gone, NotSent, Unauthenticated, Unclear, outcome
+from autoscaler.cluster.connection import (
+    JSON_PATCH,
+    MERGE_PATCH,
+    Access,
+    Connection,
+    path,
+    require_name,
+)
 from autoscaler.errors import ConfigError, TargetError, TargetForbidden
 from autoscaler.model import SetResult
-from autoscaler.targets._api import JSON_PATCH, MERGE_PATCH, Access, Connection, path, require_name
-from autoscaler.targets._errors import Gone, NotSent, Unauthenticated, Unclear, outcome
 from autoscaler.testing_apiserver import ADMIN, ApiServer, Fault, User
 
 MAP = path("v1", "here", "configmaps", "a")

@@ -8,12 +8,12 @@ from typing import Any
 import pytest
 
 from autoscaler import plugins
+from autoscaler.cluster.connection import Access, Connection
 from autoscaler.emulator.operator import Operator
 from autoscaler.errors import ConfigError, TargetError, TargetForbidden
 from autoscaler.model import SetResult, Tristate
 from autoscaler.parameters import from_mapping
 from autoscaler.targets import gpustack
-from autoscaler.targets._api import Access, Connection
 from autoscaler.testing import ManualClock, check_target
 from autoscaler.testing_apiserver import ApiServer, Rule, User
 

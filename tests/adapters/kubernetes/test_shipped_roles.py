@@ -5,10 +5,10 @@ from pathlib import Path
 import pytest
 import yaml
 
+from autoscaler.cluster.connection import Access, Connection, path
 from autoscaler.errors import TargetError, TargetForbidden
 from autoscaler.model import SetResult
 from autoscaler.targets import gpustack, scale_subresource
-from autoscaler.targets._api import Access, Connection, path
 from autoscaler.testing_apiserver import Rule, User
 
 from .worlds import NAME, NAMESPACE

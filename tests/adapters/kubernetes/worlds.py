@@ -4,6 +4,7 @@ import json
 from pathlib import Path
 from typing import Any
 
+from autoscaler.cluster.connection import Access, Connection
 from autoscaler.controller import Controller
 from autoscaler.convergence import Convergence
 from autoscaler.convergence import Params as Patience
@@ -15,7 +16,6 @@ from autoscaler.model import Decision, Metrics, Observation, SetOutcome, Signal,
 from autoscaler.policies.static import Params as Width
 from autoscaler.policies.static import Static
 from autoscaler.targets import gpustack
-from autoscaler.targets._api import Access, Connection
 from autoscaler.testing import FakeSource, ManualClock
 from autoscaler.testing_apiserver import ApiServer
 

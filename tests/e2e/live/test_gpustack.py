@@ -12,6 +12,7 @@ import pytest
 
 from autoscaler import limits, policy_file
 from autoscaler.clock import ScaledClock, SystemClock
+from autoscaler.cluster.connection import Access, Connection
 from autoscaler.controller import Controller
 from autoscaler.convergence import Params as Patience
 from autoscaler.decisions import JsonlLog, read
@@ -26,7 +27,6 @@ from autoscaler.sim.resize import ResizeModel
 from autoscaler.sources import scrape
 from autoscaler.steering import Steering
 from autoscaler.targets import gpustack
-from autoscaler.targets._api import Access, Connection
 from autoscaler.testing_apiserver import ApiServer
 from autoscaler.wiring import replayed
 from tests.adapters.kubernetes.worlds import CRD, NAME, NAMESPACE, deployment

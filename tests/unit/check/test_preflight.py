@@ -7,11 +7,11 @@ import pytest
 import yaml
 
 from autoscaler import settings
+from autoscaler.cluster.answers import Gone, Unauthenticated, Unclear
 from autoscaler.errors import ConfigError, TargetError, TargetForbidden
 from autoscaler.findings import Finding, Level
 from autoscaler.model import Capabilities, SetOutcome, SetResult, Tristate, WidthStatus
 from autoscaler.targets import _preflight, _rivals
-from autoscaler.targets._errors import Gone, Unauthenticated, Unclear
 from autoscaler.targets._role import Role
 from autoscaler.testing import ManualClock
 from autoscaler.wiring import checked

@@ -9,11 +9,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from autoscaler.cluster.answers import Gone, error_of, outcome
+from autoscaler.cluster.connection import Connection
 from autoscaler.errors import TargetError
 from autoscaler.model import WidthStatus
 from autoscaler.targets import gpustack, kserve, scale_subresource
-from autoscaler.targets._api import Connection
-from autoscaler.targets._errors import Gone, error_of, outcome
 from autoscaler.targets._observation import observed, operation
 
 JSON = st.recursive(

@@ -6,9 +6,9 @@ from typing import Any, cast
 
 import pytest
 
+from autoscaler.cluster.answers import Gone
+from autoscaler.cluster.connection import Connection
 from autoscaler.targets import gpustack
-from autoscaler.targets._api import Connection
-from autoscaler.targets._errors import Gone
 from autoscaler.targets._owner import owner
 
 EXCHANGES = Path(__file__).parents[2] / "data" / "apiserver" / "exchanges.jsonl"

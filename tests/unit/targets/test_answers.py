@@ -4,9 +4,7 @@ import json
 
 import pytest
 
-from autoscaler.errors import TargetConflict, TargetError, TargetForbidden, TargetRefused
-from autoscaler.model import SetOutcome, SetResult
-from autoscaler.targets._errors import (
+from autoscaler.cluster.answers import (
     Gone,
     NotSent,
     Unauthenticated,
@@ -15,6 +13,8 @@ from autoscaler.targets._errors import (
     outcome,
     redacted,
 )
+from autoscaler.errors import TargetConflict, TargetError, TargetForbidden, TargetRefused
+from autoscaler.model import SetOutcome, SetResult
 
 WIDTH = [{"reason": "FieldValueInvalid", "message": "no", "field": "spec.roles[0].elasticEp.width"}]
 

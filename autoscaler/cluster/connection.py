@@ -21,9 +21,7 @@ from kubernetes.config import ConfigException, kube_config
 from kubernetes.config.incluster_config import InClusterConfigLoader
 
 from autoscaler.clock import SystemClock
-from autoscaler.errors import ConfigError
-from autoscaler.parameters import require_number
-from autoscaler.targets._errors import (
+from autoscaler.cluster.answers import (
     GaveUp,
     NotSent,
     Unauthenticated,
@@ -31,6 +29,8 @@ from autoscaler.targets._errors import (
     error_of,
     redacted,
 )
+from autoscaler.errors import ConfigError
+from autoscaler.parameters import require_number
 
 Json = dict[str, Any]
 
@@ -141,7 +141,7 @@ class Connection:
             TargetConflict: 409, or a failed ``test``.
             TargetRefused: the object is there and says no.
             TargetForbidden: 403.
-            TargetError: everything else; ``_errors.outcome`` knows what each means for a write.
+            TargetError: everything else; ``answers.outcome`` knows what each means for a write.
         """
         query = {"fieldManager": FIELD_MANAGER} | ({"dryRun": "All"} if dry_run else {})
         return self._call("PATCH", path, body, content_type, query, until_s)

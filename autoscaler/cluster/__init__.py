@@ -1,0 +1,1 @@
+"""The Kubernetes API server: how it is called and what its answers mean."""
