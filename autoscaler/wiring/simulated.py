@@ -28,7 +28,7 @@ from autoscaler.sim.score import score
 from autoscaler.sim.target import SimTarget
 from autoscaler.steering import Steering
 from autoscaler.traces import Trace, load
-from autoscaler.wiring import foresight, synthesis
+from autoscaler.wiring import clairvoyant, synthesis
 
 SCHEMA = "autoscaler.simulation/v1"
 
@@ -116,7 +116,9 @@ def _plan(scenario: Scenario, profile_name: str) -> list[Run]:
     believed = profile if wrong is None else profiles.load(wrong)
     runs = []
     for name in scenario.policy or _every_policy(low, high):
-        choice = foresight.unplanned(first) if name == foresight.NAME else policy_file.load(name)
+        choice = (
+            clairvoyant.unplanned(first) if name == clairvoyant.NAME else policy_file.load(name)
+        )
         begin = first
         if choice.kind == "static":
             # A static width is there from the start: growing into it would be another policy.
@@ -129,7 +131,7 @@ def _plan(scenario: Scenario, profile_name: str) -> list[Run]:
 
 def _every_policy(low: int, high: int) -> list[str]:
     own = [n for n in shipped.names("policies") if n not in _COVERED_BY_STATIC_WIDTHS]
-    return own + [f"static:{width}" for width in range(low, high + 1)] + [foresight.NAME]
+    return own + [f"static:{width}" for width in range(low, high + 1)] + [clairvoyant.NAME]
 
 
 def resize_model(name_or_file: str) -> ResizeModel:
@@ -200,8 +202,8 @@ def simulate_run(
     clock = SystemClock()
     started_s = clock.now_s()
     ahead = None
-    if run.policy.kind == foresight.KIND:
-        ahead = foresight.look_ahead(
+    if run.policy.kind == clairvoyant.KIND:
+        ahead = clairvoyant.look_ahead(
             scenario,
             _load_of(trace),
             run.profile,
@@ -248,7 +250,7 @@ def simulate(
         results.append(entry)
         if on_done is not None:
             on_done(len(results), len(runs))
-    foresight.compare(results)
+    clairvoyant.compare(results)
     names = list(dict.fromkeys(run.profile.name for run in runs))
     return {
         "schema": SCHEMA,
@@ -306,8 +308,8 @@ def _results(
 def _steering(scenario: Scenario, run: Run) -> Steering:
     """How this run's controller decides."""
     guards = limits.Params(min_width=run.min_width, max_width=run.max_width)
-    if run.policy.kind == foresight.KIND:
-        guards = foresight.unguarded(guards)
+    if run.policy.kind == clairvoyant.KIND:
+        guards = clairvoyant.unguarded(guards)
     return Steering(
         run.policy,
         scenario.slo,

@@ -21,7 +21,7 @@ from autoscaler.sim.fluid import busy_seconds, least_seconds, lower_bound, reque
 from autoscaler.sim.plan import Params as Plan
 from autoscaler.sim.search import play
 from autoscaler.traces import Trace
-from autoscaler.wiring import foresight, simulated
+from autoscaler.wiring import clairvoyant, simulated
 from tests.sim.worlds import linear_profile, model
 
 SLO = Slo(ttft_p95_s=5.0, window_s=30.0)
@@ -45,8 +45,8 @@ def new_fleet(load: Load, resize, width: int = 1, seed: int = 0) -> Fleet:
     return Fleet(load, profile, resize, width, WIDTHS[-1], np.random.default_rng(seed))
 
 
-def look_ahead(load: Load, resize, width: int = 1) -> foresight.Foresight:
-    return foresight.look_ahead(
+def look_ahead(load: Load, resize, width: int = 1) -> clairvoyant.Foresight:
+    return clairvoyant.look_ahead(
         Scenario(),
         load,
         linear_profile(widths=WIDTHS),
@@ -216,7 +216,7 @@ def scenario(**changed: object) -> Scenario:
 def run(load: Load, given: Scenario, log=None):
     profile = linear_profile(widths=WIDTHS)
     trace = Trace(load.arrival_s, load.prompt_tokens, load.output_tokens)
-    mine = simulated.Run(profile, foresight.unplanned(1), 1, 1, 4)
+    mine = simulated.Run(profile, clairvoyant.unplanned(1), 1, 1, 4)
     return simulated.simulate_run(given, trace, mine, model(), log)
 
 
@@ -270,10 +270,10 @@ def test_ratios_are_null_where_the_oracle_keeps_no_slo_or_was_not_run():
         (entry("oracle", 2.0, False), 1.5),
     ):
         results = [entry("threshold", 3.0), oracle]
-        foresight.compare(results)
+        clairvoyant.compare(results)
         assert results[0]["oracle_gpu_hours_ratio"] == expected
     alone = [entry("threshold", 3.0)]
-    foresight.compare(alone)
+    clairvoyant.compare(alone)
     assert alone[0]["oracle_gpu_hours_ratio"] is None
 
 
