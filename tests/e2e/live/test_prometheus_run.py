@@ -18,6 +18,11 @@ RAMP_S, SECOND_RAMP_S, END_S = 90.0, 370.0, 720.0
 OUTAGE_S = 60.0
 
 
+def observed(entries: list[Entry]) -> list[Entry]:
+    """Those of ticks that could read the width: on a busy machine a read may time out."""
+    return [entry for entry in entries if entry["observation"]]
+
+
 def effective(entry: Entry) -> int | None:
     return entry["observation"] and entry["observation"]["width"]["effective"]
 
@@ -36,7 +41,12 @@ def stage(entry: Entry, name: str) -> str:
 
 def calm(entry: Entry) -> bool:
     """Whether it is known that nobody waits long."""
-    return signal(entry, "ttft_p95_s").get("value", 9.0) < 1.0
+    return bool(entry["observation"]) and signal(entry, "ttft_p95_s").get("value", 9.0) < 1.0
+
+
+def not_calm(entry: Entry) -> bool:
+    """Whether that was looked for and not found: a busy machine may miss a tick altogether."""
+    return bool(entry["observation"]) and not calm(entry)
 
 
 @pytest.fixture(scope="module")
@@ -65,7 +75,7 @@ def story(tmp_path_factory: pytest.TempPathFactory, start_prometheus: Start) -> 
         run.mark("before the restart")
         run.prometheus.stop()
         run.prometheus.start()
-        run.wait_for(lambda entry: not calm(entry))
+        run.wait_for(not_calm)
         run.mark("restarted")
         run.wait_for(calm)
         run.mark("end")
@@ -73,7 +83,7 @@ def story(tmp_path_factory: pytest.TempPathFactory, start_prometheus: Start) -> 
 
 
 def test_a_ramp_widens_before_the_width_is_lost_in_its_queue(story: Live) -> None:
-    before = story.between("started", "asked for 3")
+    before = observed(story.between("started", "asked for 3"))
     assert {effective(entry) for entry in before[1:]} == {2}  # the first one begins to prove it
     assert [written(entry) for entry in before if written(entry)] == [3]
     assert before[-1]["decision"]["code"] == "high"
@@ -83,7 +93,7 @@ def test_a_ramp_widens_before_the_width_is_lost_in_its_queue(story: Live) -> Non
 
 
 def test_A36_503s_of_the_commit_are_held_through_and_named(story: Live) -> None:
-    during = story.between("asked for 3", "3 serve")
+    during = observed(story.between("asked for 3", "3 serve"))
     assert not [written(entry) for entry in during if written(entry)]
     assert {effective(entry) for entry in during[:-1]} == {None}
     resizing = [entry for entry in during if stage(entry, "convergence") == "resizing"]
@@ -97,7 +107,7 @@ def test_A36_503s_of_the_commit_are_held_through_and_named(story: Live) -> None:
 def test_M05_G05_with_prometheus_away_for_60_s_the_width_stays_and_the_log_says_why(
     story: Live,
 ) -> None:
-    away = [e for e in story.between("unreachable", "reachable") if e["observation"]][1:]
+    away = observed(story.between("unreachable", "reachable"))[1:]
     assert len(away) >= 8
     assert {effective(entry) for entry in away} == {3}
     assert not [written(entry) for entry in away if written(entry)]
@@ -112,7 +122,7 @@ def test_M05_G05_with_prometheus_away_for_60_s_the_width_stays_and_the_log_says_
 
 
 def test_a_restart_of_prometheus_moves_no_width(story: Live) -> None:
-    after = story.between("before the restart", "end")
+    after = observed(story.between("before the restart", "end"))
     assert {effective(entry) for entry in after} == {4}
     assert not [written(entry) for entry in after if written(entry)]
     blind = [entry for entry in after if "value" not in signal(entry, "ttft_p95_s")]
@@ -122,7 +132,7 @@ def test_a_restart_of_prometheus_moves_no_width(story: Live) -> None:
 
 def test_the_width_is_never_wrong_and_the_resizes_are_the_two_that_were_needed(story: Live) -> None:
     entries = story.entries()
-    widths = [w for w in map(effective, filter(lambda e: e["observation"], entries)) if w]
+    widths = [w for w in map(effective, observed(entries)) if w]
     changes = [w for i, w in enumerate(widths) if i == 0 or w != widths[i - 1]]
     assert changes == [2, 3, 4]
     assert [written(entry) for entry in entries if written(entry)] == [3, 4]
