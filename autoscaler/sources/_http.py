@@ -22,9 +22,11 @@ from autoscaler.errors import ConfigError, ObservationError
 _CHUNK_BYTES = 1 << 16
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Access:
     """Credentials and trust, as files; each is read again when it changes.
+
+    The parameters of a source that speaks HTTP are these and its own.
 
     Args:
         ca_file: certificate authorities to trust, PEM; None: the usual public ones.

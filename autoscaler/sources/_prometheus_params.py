@@ -15,8 +15,8 @@ _SIGNALS = tuple(f.name for f in fields(Metrics) if f.name != "window_s")
 
 
 @dataclass(frozen=True, slots=True)
-class Params:
-    """What to ask Prometheus for, and within which limits.
+class Params(Access):
+    """What to ask Prometheus for, and within which limits; credentials and trust are ``Access``'s.
 
     Args:
         url: of Prometheus, ``http://prometheus:9090``, a path prefix included.
@@ -36,9 +36,6 @@ class Params:
             estimates, more holds.
         max_bytes: longer answers are refused, >= 1024.
         max_series: answers with more series are refused, >= 1.
-        ca_file, bearer_token_file, username, password_file, cert_file, key_file, headers,
-        tls_insecure_skip_verify: credentials and trust, as files that are read again when they
-            change; the defaults use none and verify certificates. ``headers`` carry a tenant.
     """
 
     url: str
@@ -55,14 +52,6 @@ class Params:
     min_coverage_ratio: float = 0.8
     max_bytes: int = 16 * 1024 * 1024
     max_series: int = 20_000
-    ca_file: str | None = None
-    bearer_token_file: str | None = None
-    username: str | None = None
-    password_file: str | None = None
-    cert_file: str | None = None
-    key_file: str | None = None
-    headers: Mapping[str, str] = field(default_factory=dict)
-    tls_insecure_skip_verify: bool = False
 
     def __post_init__(self) -> None:
         require_url("url", self.url)
@@ -83,24 +72,7 @@ class Params:
         require_number("min_coverage_ratio", self.min_coverage_ratio, 0, 1, above=True)
         require_whole("max_bytes", self.max_bytes, 1024)
         require_whole("max_series", self.max_series, 1)
-        self.access()
-
-    def access(self) -> Access:
-        """Credentials and trust.
-
-        Raises:
-            ConfigError: they contradict one another.
-        """
-        return Access(
-            self.ca_file,
-            self.bearer_token_file,
-            self.username,
-            self.password_file,
-            self.cert_file,
-            self.key_file,
-            self.headers,
-            self.tls_insecure_skip_verify,
-        )
+        Access.__post_init__(self)  # super() does not know a class with slots
 
 
 def _require_query(signal: str, query: str) -> None:

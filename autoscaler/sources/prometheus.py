@@ -239,7 +239,7 @@ class _Client:
 
     def __init__(self, params: Params) -> None:
         self._params = params
-        self._http = HttpClient(params.access(), params.max_bytes)
+        self._http = HttpClient(params, params.max_bytes)
         self._given_up = threading.Event()
         self._url = params.url.rstrip("/")  # with it, the library asks for //api/v1/query
         self._kind = ""

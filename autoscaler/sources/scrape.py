@@ -8,7 +8,7 @@ window: after a start it takes one until rates speak for a whole one.
 
 import threading
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 
 from autoscaler.errors import ConfigError, ObservationError
 from autoscaler.findings import Finding, Level
@@ -37,8 +37,8 @@ from autoscaler.sources._presets import Preset, engine_preset, router_preset
 
 
 @dataclass(frozen=True, slots=True)
-class Params:
-    """What to scrape, and within which limits.
+class Params(Access):
+    """What to scrape, and within which limits; credentials and trust are ``Access``'s.
 
     Args:
         urls: metrics addresses of the engines, each whole, ``http://host:8000/metrics``; one for
@@ -58,9 +58,6 @@ class Params:
             estimates, more holds.
         max_bytes: longer pages are refused, >= 1024. A vLLM page has 42 kB an engine.
         max_series: pages with more series that are read are refused, >= 1; 55 an engine are.
-        ca_file, bearer_token_file, username, password_file, cert_file, key_file, headers,
-        tls_insecure_skip_verify: credentials and trust, as files that are read again when they
-            change; the defaults use none and verify certificates.
     """
 
     urls: tuple[str, ...]
@@ -75,14 +72,6 @@ class Params:
     min_coverage_ratio: float = 0.8
     max_bytes: int = 16 * 1024 * 1024
     max_series: int = 20_000
-    ca_file: str | None = None
-    bearer_token_file: str | None = None
-    username: str | None = None
-    password_file: str | None = None
-    cert_file: str | None = None
-    key_file: str | None = None
-    headers: Mapping[str, str] = field(default_factory=dict)
-    tls_insecure_skip_verify: bool = False
 
     def __post_init__(self) -> None:
         if not self.urls:
@@ -103,24 +92,7 @@ class Params:
         require_number("min_coverage_ratio", self.min_coverage_ratio, 0, 1, above=True)
         require_whole("max_bytes", self.max_bytes, 1024)
         require_whole("max_series", self.max_series, 1)
-        self.access()
-
-    def access(self) -> Access:
-        """Credentials and trust.
-
-        Raises:
-            ConfigError: they contradict one another.
-        """
-        return Access(
-            self.ca_file,
-            self.bearer_token_file,
-            self.username,
-            self.password_file,
-            self.cert_file,
-            self.key_file,
-            self.headers,
-            self.tls_insecure_skip_verify,
-        )
+        Access.__post_init__(self)  # super() does not know a class with slots
 
 
 class ScrapeSource:
@@ -159,7 +131,7 @@ class ScrapeSource:
         presets = dict.fromkeys(params.urls, preset)
         if router is not None and params.router_url is not None:
             presets[params.router_url] = router
-        access = params.access()
+        access = params
         self._calls = {
             url: self._call(url, wanted, HttpClient(access, params.max_bytes))
             for url, wanted in presets.items()
