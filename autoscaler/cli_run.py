@@ -136,7 +136,9 @@ def _reload(live: LiveRun, reloader: Reloader, logger: Logger) -> None:
         problems = error.problems if isinstance(error, SettingsError) else [str(error)]
         logger.error("config_refused", problems=problems, kept="the one before")  # noqa: TRY400  # the problems say it all
         live.telemetry.count_error("", "config", type(error).__name__)
+        live.telemetry.set_config_current(False)
         return
+    live.telemetry.set_config_current(True)
     for warning in settings.warnings:
         logger.warning("config_warning", problem=warning)
     logger.info("config_taken_up", changed=_changed(before, settings), config=settings.effective)

@@ -272,6 +272,23 @@ class Observation:
         nothing = metrics.ttft_p95_s.status is SignalStatus.NO_OBSERVATIONS
         return nothing and metrics.ttft_observations.value in (0, None)
 
+    @property
+    def window_met(self) -> bool | None:
+        """Whether the window is within the TTFT objective, as the score counts windows.
+
+        Failures enter at their penalty. Without a single first token a window is met while nobody
+        waits, and missed while somebody does. None: unknown.
+        """
+        p95, queue = self.metrics.ttft_p95_penalised_s, self.metrics.queue_depth.at_least
+        if p95.status is SignalStatus.NO_SERIES:
+            p95 = self.metrics.ttft_p95_s
+        if p95.status is SignalStatus.NO_OBSERVATIONS:
+            return None if queue is None else queue == 0
+        if p95.value is None:
+            beyond = p95.lower_bound is not None and p95.lower_bound >= self.slo.ttft_p95_s
+            return False if beyond else None
+        return p95.value <= self.slo.ttft_p95_s
+
 
 @dataclass(frozen=True, slots=True)
 class Proposal:

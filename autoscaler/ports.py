@@ -5,7 +5,7 @@ Every call returns within less than a tick, or raises an ``AutoscalerError``.
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any, Protocol, runtime_checkable
 
 from autoscaler.model import (
     Capabilities,
@@ -92,6 +92,18 @@ class Policy(Protocol):
 
     def state(self) -> dict[str, Any]:
         """JSON-ready internal state, for the decision log; empty for a stateless policy."""
+        ...
+
+
+@runtime_checkable
+class KnowsCapacity(Protocol):
+    """A policy that also knows what a width bears; others need not."""
+
+    def capacity_rps(self, width: int) -> float | None:
+        """Arrivals a second, of the present mix, that a width serves within the objective.
+
+        None: not known (yet).
+        """
         ...
 
 

@@ -22,6 +22,7 @@ from autoscaler import __version__
 from autoscaler.convergence import ConvergenceState, Progress
 from autoscaler.loop import ControlLoop
 from autoscaler.model import Metrics, Observation, Resize
+from autoscaler.ports import KnowsCapacity
 
 GAUGE, COUNTER, HISTOGRAM = "gauge", "counter", "histogram"
 
@@ -57,6 +58,21 @@ SERIES: Mapping[str, Series] = {
     "autoscaler_slo_attainment_ratio": Series(
         GAUGE, ("target",), "Share of the window's first tokens within the objective."
     ),
+    "autoscaler_slo_ttft_p95_seconds": Series(
+        GAUGE, ("target",), "The objective: p95 time to first token."
+    ),
+    "autoscaler_slo_windows_total": Series(
+        COUNTER,
+        ("target", "result"),
+        "Rolling windows, one a tick: met, missed (also: nobody got a first token and somebody "
+        "waits), or unknown.",
+    ),
+    "autoscaler_capacity_requests_per_second": Series(
+        GAUGE,
+        ("target",),
+        "Arrivals that the effective width bears within the objective, where the policy or a "
+        "shadow knows.",
+    ),
     "autoscaler_decisions_total": Series(
         COUNTER, ("target", "outcome", "reason"), "Decisions: held, or the answer to the write."
     ),
@@ -74,6 +90,12 @@ SERIES: Mapping[str, Series] = {
     ),
     "autoscaler_tick_duration_seconds": Series(HISTOGRAM, ("target",), "How long a tick took."),
     "autoscaler_tick_lateness_seconds": Series(GAUGE, ("target",), "How late the last tick began."),
+    "autoscaler_tick_interval_seconds": Series(
+        GAUGE, ("target",), "How far apart ticks are meant to be."
+    ),
+    "autoscaler_config_last_reload_successful": Series(
+        GAUGE, (), "1 while the configuration in force is the one in the file, 0 once refused."
+    ),
     "autoscaler_leader": Series(GAUGE, (), "1 while this process may write."),
     "autoscaler_build_info": Series(GAUGE, ("version",), "Always 1."),
 }
@@ -90,6 +112,13 @@ _BUCKETS_S = {
     ),
 }
 _SIGNALS = tuple(f.name for f in fields(Metrics) if f.name != "window_s")
+_WINDOWS = {True: "met", False: "missed", None: "unknown"}
+_OVER = (
+    ConvergenceState.CONVERGED,
+    ConvergenceState.REFUSED,
+    ConvergenceState.FAILED,
+    ConvergenceState.TIMED_OUT,
+)
 
 Labels = tuple[str, ...]
 
@@ -129,6 +158,25 @@ class Telemetry(Collector):
         self._gpu_s: dict[str, float] = {}
         self._histograms: dict[str, dict[Labels, _Counts]] = {name: {} for name in _BUCKETS_S}
         self._leader = True
+        self._config_current = True
+
+    def begin(self, target: str, tick_s: float) -> None:
+        """A target is steered from now on: its ticks, windows and resizes count from zero.
+
+        Otherwise a loop that hangs in its first tick would have no series that could tell, and the
+        first missed window or resize would be a series' birth instead of an increase.
+        """
+        with self._lock:
+            held = self._targets.setdefault(target, _Target())
+            held.gauges |= {"autoscaler_tick_interval_seconds": {(target,): tick_s}}
+            self._histogram("autoscaler_tick_duration_seconds", (target,))
+            for result in _WINDOWS.values():
+                self._counters["autoscaler_slo_windows_total"][target, result] += 0
+            for direction in ("up", "down"):
+                self._histogram("autoscaler_resize_duration_seconds", (target, direction))
+                for state in _OVER:
+                    labels = target, direction, state.value
+                    self._counters["autoscaler_resizes_total"][labels] += 0
 
     def observe(self, target: str, loop: ControlLoop) -> None:
         """Take a tick that has just been done into account.
@@ -150,6 +198,8 @@ class Telemetry(Collector):
                 self._counters["autoscaler_errors_total"][target, port, kind] += count
             held.errors = Counter(loop.errors)
             held.gauges = dict(_gauges(target, loop))
+            met = None if loop.observation is None else loop.observation.window_met
+            self._counters["autoscaler_slo_windows_total"][target, _WINDOWS[met]] += 1
             if loop.observation is not None:
                 asked = outcome in ("applied", "ambiguous") and loop.decision.width
                 self._add_gpus(target, held, loop.observation, asked or 0)
@@ -177,6 +227,11 @@ class Telemetry(Collector):
         """Whether this process may write."""
         with self._lock:
             self._leader = leads
+
+    def set_config_current(self, current: bool) -> None:
+        """Whether the configuration in force is the one in the file."""
+        with self._lock:
+            self._config_current = current
 
     def collect(self) -> Iterator[Metric]:
         """The series as they are now, for prometheus_client."""
@@ -209,6 +264,8 @@ class Telemetry(Collector):
     def _gauge(self, name: str) -> Mapping[Labels, float]:
         if name == "autoscaler_leader":
             return {(): float(self._leader)}
+        if name == "autoscaler_config_last_reload_successful":
+            return {(): float(self._config_current)}
         if name == "autoscaler_build_info":
             return {(__version__,): 1.0}
         found: dict[Labels, float] = {}
@@ -216,10 +273,11 @@ class Telemetry(Collector):
             found |= held.gauges.get(name, {})
         return found
 
+    def _histogram(self, name: str, labels: Labels) -> _Counts:
+        return self._histograms[name].setdefault(labels, _Counts([0] * (len(_BUCKETS_S[name]) + 1)))
+
     def _add_histogram(self, name: str, labels: Labels, value: float) -> None:
-        bounds = _BUCKETS_S[name]
-        counts = self._histograms[name].setdefault(labels, _Counts([0] * (len(bounds) + 1)))
-        counts.add(value, bounds)
+        self._histogram(name, labels).add(value, _BUCKETS_S[name])
 
     def _add_gpus(self, target: str, held: _Target, obs: Observation, asked: int) -> None:
         """GPUs count from the request on, and until the width is really gone."""
@@ -250,6 +308,8 @@ def _gauges(target: str, loop: ControlLoop) -> Iterable[tuple[str, dict[Labels, 
     """Every gauge of one loop; what is not known now is not there."""
     obs, controller = loop.observation, loop.controller
     yield "autoscaler_tick_lateness_seconds", {(target,): loop.lateness_s}
+    yield "autoscaler_tick_interval_seconds", {(target,): loop.tick_s}
+    yield "autoscaler_slo_ttft_p95_seconds", {(target,): loop.slo.ttft_p95_s}
     if controller.progress is not None:
         state = controller.progress.state
         yield (
@@ -276,6 +336,9 @@ def _gauges(target: str, loop: ControlLoop) -> Iterable[tuple[str, dict[Labels, 
             for name, shadow in loop.shadow_decisions.items()
         },
     )
+    capacity = None if width.effective is None else _capacity_rps(loop, width.effective)
+    if capacity is not None:
+        yield "autoscaler_capacity_requests_per_second", {(target,): capacity}
     signals = {name: getattr(metrics, name) for name in _SIGNALS}
     yield (
         "autoscaler_signal",
@@ -287,3 +350,14 @@ def _gauges(target: str, loop: ControlLoop) -> Iterable[tuple[str, dict[Labels, 
     )
     attained = metrics.slo_attainment_ratio.value
     yield "autoscaler_slo_attainment_ratio", {} if attained is None else {(target,): attained}
+
+
+def _capacity_rps(loop: ControlLoop, width: int) -> float | None:
+    """What a width bears, as the first policy says that knows: the live one, then the shadows."""
+    for controller in (loop.controller, *loop.shadows.values()):
+        policy = controller.policy
+        if isinstance(policy, KnowsCapacity):
+            found = policy.capacity_rps(width)
+            if found is not None:
+                return found
+    return None

@@ -147,6 +147,11 @@ class ModelBased:
             self._last = proposal.width, obs.now_s
         return proposal
 
+    def capacity_rps(self, width: int) -> float | None:
+        """What a width bears of the present mix, requests a second; None: not known (yet)."""
+        bears = self._outlook.bears(width)
+        return None if bears is None else bears.rps
+
     def state(self) -> dict[str, Any]:
         """What was learned: demand, error, mix, correction, lead time; None: not yet."""
         outlook = self._outlook

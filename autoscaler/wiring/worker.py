@@ -127,6 +127,7 @@ class Worker:
     def start(self) -> None:
         """Tick from now on."""
         self._started_at_s = self._clock.now_s()
+        self._outlets.telemetry.begin(self.settings.name, self.loop.tick_s)
         self._thread.start()
 
     def tick(self) -> None:

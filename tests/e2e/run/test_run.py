@@ -119,9 +119,12 @@ def test_a_changed_file_is_taken_up_and_garbage_is_refused_with_the_old_one_kept
     found = samples(process.page("/metrics").text)
     name = "autoscaler_errors_total", ("class", "SettingsError"), ("port", "config"), ("target", "")
     assert found[name] == 2
+    current = ("autoscaler_config_last_reload_successful",)
+    world.await_true(lambda: samples(process.page("/metrics").text)[current] == 0)
 
     policy.write_text("kind: static\nwidth: 5\n", encoding="utf-8")
     assert process.await_line("config_taken_up")["changed"] == ["chat"]
+    world.await_true(lambda: samples(process.page("/metrics").text)[current] == 1)
     world.await_true(lambda: world.read_state("chat")["effective"] == 5)
     world.metrics("chat", BURNING)
     chat["policy"] = "static:6"

@@ -31,6 +31,16 @@ WINDOW_METRICS = observation(
 ).metrics
 
 
+class Knowing(static.Static):
+    """Wants four, and knows that each unit of width bears ten requests a second."""
+
+    def __init__(self):
+        super().__init__(static.Params(4))
+
+    def capacity_rps(self, width):
+        return 10.0 * width
+
+
 class Setup:
     """A loop with fakes, and its series behind a real endpoint."""
 
@@ -39,6 +49,7 @@ class Setup:
         self.target = FakeTarget(self.clock, 2, resize_s=20.0)
         self.source = FakeSource(WINDOW_METRICS)
         self.telemetry = Telemetry()
+        self.telemetry.begin("chat", 5.0)
         controllers = [self.controller(width, timeout_s) for width in (wish, *shadows)]
         self.loop = ControlLoop(
             self.source,
@@ -100,6 +111,7 @@ def setup():
 
 def test_exactly_the_series_of_the_table_are_exported(setup):
     one = setup(shadows=(6,))
+    one.loop.controller.policy = Knowing()
     one.source.metrics = ObservationError("gone")
     one.ticks(1)
     one.source.metrics = WINDOW_METRICS
@@ -174,7 +186,7 @@ def test_a_time_out_and_the_late_success_are_one_resize(setup):
     one = setup(timeout_s=10.0)
     one.ticks(10)
     found = one.samples()
-    resizes = {k[1:]: v for k, v in found.items() if k[0] == "autoscaler_resizes_total"}
+    resizes = {k[1:]: v for k, v in found.items() if k[0] == "autoscaler_resizes_total" and v}
     assert resizes == {("up", "timed_out"): 1}
 
 
@@ -186,8 +198,55 @@ def test_G28_only_real_resizes_count_and_answers_are_told_apart(setup):
     assert found["autoscaler_decisions_total", "conflict", "static"] == 1
     assert found["autoscaler_decisions_total", "refused", "static"] == 1
     assert found["autoscaler_decisions_total", "hold", "refused"] == 2
-    assert not [k for k in found if k[0] == "autoscaler_resizes_total"]
+    assert not [k for k, v in found.items() if k[0] == "autoscaler_resizes_total" and v]
     assert found["autoscaler_errors_total", "refused", "write"] == 1
+
+
+def test_before_its_first_tick_a_target_has_counters_at_zero(setup):
+    found = setup().samples()
+    assert found["autoscaler_tick_interval_seconds",] == 5
+    assert found["autoscaler_tick_duration_seconds_count",] == 0
+    assert found["autoscaler_resizes_total", "up", "failed"] == 0
+    assert found["autoscaler_resize_duration_seconds_count", "down"] == 0
+    windows = {k[1]: v for k, v in found.items() if k[0] == "autoscaler_slo_windows_total"}
+    assert windows == {"met": 0, "missed": 0, "unknown": 0}
+
+
+def test_each_tick_counts_a_window_that_is_met_missed_or_unknown(setup):
+    one = setup(wish=2)
+    nothing = Signal(None, SignalStatus.NO_OBSERVATIONS)
+    for metrics in (
+        observation(ttft_p95_s=5.0).metrics,
+        observation(ttft_p95_s=nothing, queue_depth=0.0).metrics,
+        observation(ttft_p95_s=5.01).metrics,
+        observation(ttft_p95_s=1.0, ttft_p95_penalised_s=30.0).metrics,
+        observation(ttft_p95_s=Signal(None, SignalStatus.TOP_BUCKET, 2560.0)).metrics,
+        observation(ttft_p95_s=nothing, queue_depth=1.0).metrics,
+        observation(ttft_p95_s=nothing, queue_depth=None).metrics,
+        observation(ttft_p95_s=Signal(None, SignalStatus.STALE)).metrics,
+        observation(ttft_p95_s=Signal(None, SignalStatus.TOP_BUCKET, 2.5)).metrics,
+    ):
+        one.source.metrics = metrics
+        one.ticks(1)
+    one.target.unreadable = TargetError("gone")
+    one.ticks(1)
+    found = one.samples()
+    windows = {k[1]: v for k, v in found.items() if k[0] == "autoscaler_slo_windows_total"}
+    assert windows == {"met": 2, "missed": 4, "unknown": 4}
+    assert found["autoscaler_slo_ttft_p95_seconds",] == 5
+
+
+def test_what_the_effective_width_bears_is_exported_where_a_policy_or_a_shadow_knows(setup):
+    one = setup(shadows=(2,))
+    one.ticks(1)
+    name = ("autoscaler_capacity_requests_per_second",)
+    assert name not in one.samples()
+    one.loop.shadows["static:2"].policy = Knowing()
+    one.ticks(1)
+    assert one.samples()[name] == 20
+    one.target.effective = None
+    one.ticks(1)
+    assert name not in one.samples()
 
 
 def test_gpu_seconds_count_from_the_request_on(setup):

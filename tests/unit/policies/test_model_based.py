@@ -252,3 +252,12 @@ def test_a_constant_load_is_left_in_peace():
     entry = simulated(RateProfile.constant(38.0, 2400.0), 9)
     assert entry["resizes"]["reversals"] == 0
     assert entry["slo"]["windows_ok_ratio"] == 1.0
+
+
+def test_it_says_what_a_width_bears_once_it_knows_the_mix():
+    made = policy()
+    assert made.capacity_rps(4) is None
+    run(made, 4, [4.0] * 12)
+    bears = [made.capacity_rps(width) for width in (4, 8)]
+    assert 0 < bears[0] < bears[1]
+    assert made.capacity_rps(1000) is None
