@@ -178,6 +178,20 @@ class Layer:
 
 
 @dataclass(frozen=True, slots=True)
+class ObjectReference:
+    """The Kubernetes object that a target is, as Events name what they are about.
+
+    ``namespace`` "": the object has none. ``uid`` "": not read yet.
+    """
+
+    api_version: str
+    kind: str
+    namespace: str
+    name: str
+    uid: str = ""
+
+
+@dataclass(frozen=True, slots=True)
 class WidthStatus:
     """The width of a deployment as read from its target in one tick.
 

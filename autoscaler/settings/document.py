@@ -45,6 +45,12 @@ class TelemetrySection(Section):
     port: Annotated[int, Field(ge=0, le=_PORT_MAX)] = 9464
 
 
+class EventsSection(Section):
+    """Whether Kubernetes Events tell of changes, for targets that are objects."""
+
+    enabled: bool = True
+
+
 class LeaderElection(Section):
     """Whether only one of several processes may write."""
 
@@ -69,6 +75,7 @@ class _File(BaseSettings):
     targets: Annotated[list[TargetSection], Field(min_length=1)]
     decisions: Decisions = Decisions()
     telemetry: TelemetrySection = TelemetrySection()
+    events: EventsSection = EventsSection()
     leader_election: LeaderElection = LeaderElection()
     log: Log = Log()
 
@@ -94,6 +101,7 @@ class Settings:
         targets: what is steered, at least one, each name once.
         decisions: path of the decision log; None: none is written.
         telemetry: where the program's own series are served.
+        events: whether Kubernetes Events tell of changes.
         log: form and level of the run's log.
         warnings: what is permitted and still looks like a mistake, one line each.
         effective: the merged configuration with secrets masked, for people.
@@ -105,6 +113,7 @@ class Settings:
     targets: tuple[TargetSettings, ...]
     decisions: Path | None
     telemetry: TelemetrySection
+    events: EventsSection
     log: Log
     warnings: tuple[str, ...]
     effective: Mapping[str, Any]
@@ -156,6 +165,7 @@ def load(path: Path, environ: Mapping[str, str]) -> Settings:
         tuple(target for target in targets if target is not None),
         None if log is None else files.beside(log),
         checked.telemetry,
+        checked.events,
         checked.log,
         tuple(redaction.text(line) for line in warnings),
         masked(checked.model_dump()),

@@ -41,12 +41,14 @@ class Kind:
     Args:
         api_version: group and version.
         plural: name in paths.
+        kind: name in objects.
         serving: reads the object; the text names it in messages.
         observes: whether its status has an ``observedGeneration``.
     """
 
     api_version: str
     plural: str
+    kind: str
     serving: Callable[[str, Object], Serving]
     observes: bool = True
 
@@ -115,15 +117,21 @@ def scaling_adapter(where: str, obj: Object) -> Serving:
 
 
 KINDS = {
-    "deployment": Kind("apps/v1", "deployments", deployment),
-    "statefulset": Kind("apps/v1", "statefulsets", stateful_set),
-    "leaderworkerset": Kind("leaderworkerset.x-k8s.io/v1", "leaderworkersets", leader_worker_set),
+    "deployment": Kind("apps/v1", "deployments", "Deployment", deployment),
+    "statefulset": Kind("apps/v1", "statefulsets", "StatefulSet", stateful_set),
+    "leaderworkerset": Kind(
+        "leaderworkerset.x-k8s.io/v1", "leaderworkersets", "LeaderWorkerSet", leader_worker_set
+    ),
     "dynamo_engine_group": Kind(
-        "nvidia.com/v1beta1", "dynamographdeploymentenginegroups", engine_group
+        "nvidia.com/v1beta1",
+        "dynamographdeploymentenginegroups",
+        "DynamoGraphDeploymentEngineGroup",
+        engine_group,
     ),
     "dynamo_scaling_adapter": Kind(
         "nvidia.com/v1alpha1",
         "dynamographdeploymentscalingadapters",
+        "DynamoGraphDeploymentScalingAdapter",
         scaling_adapter,
         observes=False,
     ),

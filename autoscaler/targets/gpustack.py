@@ -6,7 +6,7 @@ expected one. Never calls the engine: the operator is its only sanctioned caller
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from autoscaler.cluster.answers import Gone, Unclear, outcome
@@ -20,7 +20,15 @@ from autoscaler.cluster.connection import (
 )
 from autoscaler.errors import ConfigError, TargetError
 from autoscaler.findings import Finding
-from autoscaler.model import Capabilities, Layer, SetOutcome, SetResult, Tristate, WidthStatus
+from autoscaler.model import (
+    Capabilities,
+    Layer,
+    ObjectReference,
+    SetOutcome,
+    SetResult,
+    Tristate,
+    WidthStatus,
+)
 from autoscaler.parameters import require_number, require_whole
 from autoscaler.targets import _arguments, _fields, _preflight, _rivals
 from autoscaler.targets._observation import Observed, Operation, observed, operation
@@ -82,6 +90,9 @@ class GpuStack:
     Args:
         params: which one.
         api: where it is.
+
+    Attributes:
+        reference: the deployment, as Events name it.
     """
 
     def __init__(self, params: Params, api: Connection) -> None:
@@ -93,6 +104,14 @@ class GpuStack:
         self._initial_width = params.initial_width
         self._master = ""
         self._can_shrink = Tristate.UNKNOWN if params.allow_shrink else Tristate.NO
+        self.reference = ObjectReference(
+            params.api_version, "ModelDeployment", params.namespace, params.name
+        )
+
+    @property
+    def access(self) -> Access:
+        """How the API server is reached."""
+        return self._api.access
 
     def read(self) -> WidthStatus:
         """The width as its spec, the operator's two documents and its conditions have it.
@@ -109,6 +128,7 @@ class GpuStack:
         if metadata.get("deletionTimestamp"):
             raise TargetError(f"{self._where}: is being deleted")
         uid = _fields.text(self._where, metadata, "uid")
+        self.reference = replace(self.reference, uid=uid)
         generation = _fields.whole(self._where, metadata, "generation")
         role = elastic_role(self._where, deployment, self.params.role)
         self._role = role

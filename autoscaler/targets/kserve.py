@@ -10,7 +10,15 @@ from autoscaler.cluster.answers import Gone, became, outcome, unwritten
 from autoscaler.cluster.connection import MERGE_PATCH, Access, Connection, Json, path, require_name
 from autoscaler.errors import ConfigError, TargetError
 from autoscaler.findings import Finding
-from autoscaler.model import Capabilities, Layer, SetOutcome, SetResult, Tristate, WidthStatus
+from autoscaler.model import (
+    Capabilities,
+    Layer,
+    ObjectReference,
+    SetOutcome,
+    SetResult,
+    Tristate,
+    WidthStatus,
+)
 from autoscaler.parameters import require_number, require_whole
 from autoscaler.targets import _fields, _preflight, _rivals
 from autoscaler.targets._owner import owner
@@ -79,6 +87,9 @@ class KServe:
     Args:
         params: which one.
         api: where it is.
+
+    Attributes:
+        reference: the service, as Events name it.
     """
 
     def __init__(self, params: Params, api: Connection) -> None:
@@ -87,6 +98,14 @@ class KServe:
         self._path = path(params.api_version, params.namespace, "llminferenceservices", params.name)
         self._where = f"LLMInferenceService {params.namespace}/{params.name}"
         self._field = ("spec", "prefill") if params.role == "prefill" else ("spec",)
+        self.reference = ObjectReference(
+            params.api_version, "LLMInferenceService", params.namespace, params.name
+        )
+
+    @property
+    def access(self) -> Access:
+        """How the API server is reached."""
+        return self._api.access
 
     def read(self) -> WidthStatus:
         """Replicas wanted in the service, passed on to the workload, and serving.
@@ -99,6 +118,7 @@ class KServe:
         service = self._api.get(self._path, until_s)
         wanted = self._wanted(service)
         uid = _fields.text(self._where, service, "metadata", "uid")
+        self.reference = replace(self.reference, uid=uid)
         kind = KINDS[self.params.workload]
         name = self.params.workload_name
         at = path(kind.api_version, self.params.namespace, kind.plural, name)

@@ -10,7 +10,15 @@ from autoscaler.cluster.answers import became, outcome, unwritten
 from autoscaler.cluster.connection import MERGE_PATCH, Access, Connection, path, require_name
 from autoscaler.errors import ConfigError, TargetError
 from autoscaler.findings import Finding
-from autoscaler.model import Capabilities, Layer, SetOutcome, SetResult, Tristate, WidthStatus
+from autoscaler.model import (
+    Capabilities,
+    Layer,
+    ObjectReference,
+    SetOutcome,
+    SetResult,
+    Tristate,
+    WidthStatus,
+)
 from autoscaler.parameters import require_number, require_whole
 from autoscaler.targets import _fields, _preflight, _rivals
 from autoscaler.targets._owner import owner
@@ -76,6 +84,9 @@ class ScaleSubresource:
     Args:
         params: which one.
         api: where it is.
+
+    Attributes:
+        reference: the object, as Events name it.
     """
 
     def __init__(self, params: Params, api: Connection) -> None:
@@ -85,6 +96,14 @@ class ScaleSubresource:
         self._api_version = params.api_version or self._kind.api_version
         self._path = self._at("")
         self._where = f"{params.workload} {params.namespace}/{params.name}"
+        self.reference = ObjectReference(
+            self._api_version, self._kind.kind, params.namespace, params.name
+        )
+
+    @property
+    def access(self) -> Access:
+        """How the API server is reached."""
+        return self._api.access
 
     def read(self) -> WidthStatus:
         """Replicas wanted, on the way, and serving.
@@ -104,6 +123,8 @@ class ScaleSubresource:
             serving = Serving(None, (), detail="its controller has not looked at it yet")
         else:
             serving = self._kind.serving(self._where, obj)
+        uid = _fields.text(self._where, obj, "metadata", "uid")
+        self.reference = replace(self.reference, uid=uid)
         return WidthStatus(
             wanted,
             serving.effective,
@@ -111,7 +132,7 @@ class ScaleSubresource:
             generation=generation,
             # Replicas are counted for the newest spec seen, so that newer covers ours.
             observed_generation=None if observed is None else min(observed, generation),
-            incarnation=_fields.text(self._where, obj, "metadata", "uid"),
+            incarnation=uid,
             layers=serving.layers,
             failure=serving.failure,
             detail=serving.detail,

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 
 from autoscaler.ports import Clock
+from autoscaler.testing_apiserver._event_rules import event_violations
 from autoscaler.testing_apiserver._patch import Owners, leaves
 from autoscaler.testing_apiserver._resources import BUILT_IN, Resource, from_crd, with_defaults
 from autoscaler.testing_apiserver._schema import violations
@@ -113,7 +114,7 @@ class Store:
         key = (resource, namespace, metadata["name"])
         if resource.custom:
             obj.pop("status", None)  # a subresource of its own
-        self._validate(resource, metadata["name"], obj, None)
+        self._validate(resource, metadata["name"], {**obj, "metadata": metadata}, None)
         with self.changed:
             if key in self._objects:
                 where = qualified(resource.plural, resource.group)
@@ -234,8 +235,11 @@ class Store:
     @staticmethod
     def _validate(resource: Resource, name: str, new: Json, old: Json | None) -> None:
         causes = violations(resource.schema, new, old) if resource.schema else []
+        if resource.kind == "Event" and old is None:
+            causes += event_violations(new)
         if causes:
-            raise invalid(resource.kind, resource.group, name, causes)
+            group = resource.group if resource.custom else ""  # as recorded
+            raise invalid(resource.kind, group, name, causes)
 
     @staticmethod
     def _name(resource: Resource, metadata: Json) -> str:

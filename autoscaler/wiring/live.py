@@ -12,6 +12,9 @@ from autoscaler.telemetry import Telemetry
 from autoscaler.wiring.decision_file import DecisionFile
 from autoscaler.wiring.worker import STALLED_TICKS, Change, Outlets, Worker
 
+_LAST_WORDS_S = 2.0
+"""How long a single tick's Events may take to be sent."""
+
 
 class LiveRun:
     """Every loop of one configuration, and the page that shows them.
@@ -36,13 +39,15 @@ class LiveRun:
         self._logger = logger
         path = settings.decisions
         file = None if path is None else DecisionFile(path, self._on_file_state)
-        self._outlets = Outlets(self.telemetry, logger, file)
+        self._outlets = Outlets(self.telemetry, logger, file, settings.events.enabled)
         self.workers = {target.name: self._worker(target, settings) for target in settings.targets}
 
     def once(self) -> bool:
         """One tick a target, in this thread; whether all could be read and nothing failed."""
         for worker in self.workers.values():
             worker.tick()
+        for worker in self.workers.values():
+            worker.join(_LAST_WORDS_S)
         return all(w.loop.ready and not w.loop.errors for w in self.workers.values())
 
     def start(self) -> None:
@@ -68,7 +73,7 @@ class LiveRun:
             ConfigError: something cannot be built, or cannot change in a running program; then
                 everything stays as it was.
         """
-        for key in ("telemetry", "decisions", "log"):  # shared by the loops that go on
+        for key in ("telemetry", "decisions", "events", "log"):  # shared by the loops that go on
             if getattr(settings, key) != getattr(self.settings, key):
                 raise ConfigError(f"{settings.files[0]}: {key}: must stay as it is until a restart")
         new = {

@@ -7,6 +7,7 @@ and ends at once when told to.
 import threading
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
 
 from autoscaler.clock import wall_s
 from autoscaler.controller import Controller
@@ -19,6 +20,9 @@ from autoscaler.settings import TargetSettings
 from autoscaler.targets.dry_run import DryRun
 from autoscaler.telemetry import Telemetry
 from autoscaler.wiring.decision_file import DecisionFile, FileLog
+
+if TYPE_CHECKING:
+    from autoscaler.wiring.event_log import EventLog
 
 STALLED_TICKS = 3
 """A loop that has not begun a tick for longer than so many is taken for stuck."""
@@ -65,11 +69,13 @@ class Outlets:
         telemetry: the series.
         logger: the run's log.
         file: the decision log; None: none is written.
+        events: whether Kubernetes Events tell of it, where the target is an object.
     """
 
     telemetry: Telemetry
     logger: Logger
     file: DecisionFile | None = None
+    events: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,6 +124,7 @@ class Worker:
         self._effective: int | None = None
         self._applied = settings
         self._started_at_s = clock.now_s()
+        self._events: EventLog | None = None
         self._journal = Journal(outlets.logger.bind(target=settings.name), lambda: self.loop.errors)
         self.loop = self._new_loop(
             settings, redaction, self._source(settings), self._target(settings)
@@ -182,8 +189,11 @@ class Worker:
 
     def join(self, timeout_s: float) -> bool:
         """Wait for the end; whether it came."""
+        until_s = self._clock.now_s() + timeout_s
         if self._thread.ident is not None:
             self._thread.join(max(timeout_s, 0.0))
+        if self._events is not None:
+            self._events.close(until_s - self._clock.now_s())
         return not self._thread.is_alive()
 
     @property
@@ -243,6 +253,9 @@ class Worker:
         target: Target,
     ) -> ControlLoop:
         self._applied = settings
+        if self._events is not None:  # of another deployment
+            self._events.close(0.0)
+        self._events = self._event_log(settings, redaction, target)
         steering = settings.steering
         return ControlLoop(
             source,
@@ -263,7 +276,22 @@ class Worker:
             described = settings.steering.describe(name)
             lost = lambda: count(name, "decisions", "OSError")  # noqa: E731  # one line, one use
             logs.append(FileLog(file, described, redaction, lost))
+        if self._events is not None:
+            self._events.redaction = redaction
+            logs.append(self._events)
         return _Several(logs)
+
+    def _event_log(
+        self, settings: TargetSettings, redaction: Redaction, target: Target
+    ) -> "EventLog | None":
+        """Where Events of the target go; None: it is no object, or nobody wants any."""
+        if not self._outlets.events or getattr(target, "reference", None) is None:
+            return None
+        from autoscaler.wiring.event_log import EventLog  # half a second
+
+        outlets, name = self._outlets, settings.name
+        logger = outlets.logger.bind(target=name)
+        return EventLog(name, target, redaction, outlets.telemetry, logger)
 
     def _source(self, settings: TargetSettings) -> MetricsSource:
         context = SourceContext(settings.steering.slo, self._clock, self._engines)

@@ -116,7 +116,7 @@ BAD = {
         {"tik_s": 1},
         (
             "tik_s: unknown key; must be one of tick_s, targets, decisions, telemetry, "
-            "leader_election, log"
+            "events, leader_election, log"
         ),
     ),
     "unknown key below": (
@@ -314,7 +314,8 @@ def test_a_whole_target_may_come_from_the_environment(tmp_path):
             "1",
             (
                 "unknown name; must be one of AUTOSCALER_TICK_S, AUTOSCALER_TARGETS, "
-                "AUTOSCALER_DECISIONS, AUTOSCALER_TELEMETRY, AUTOSCALER_LEADER_ELECTION, "
+                "AUTOSCALER_DECISIONS, AUTOSCALER_TELEMETRY, AUTOSCALER_EVENTS, "
+                "AUTOSCALER_LEADER_ELECTION, "
                 "AUTOSCALER_LOG"
             ),
         ),
@@ -323,7 +324,8 @@ def test_a_whole_target_may_come_from_the_environment(tmp_path):
             "9464",
             (
                 "unknown name; must be one of AUTOSCALER_TICK_S, AUTOSCALER_TARGETS, "
-                "AUTOSCALER_DECISIONS, AUTOSCALER_TELEMETRY, AUTOSCALER_LEADER_ELECTION, "
+                "AUTOSCALER_DECISIONS, AUTOSCALER_TELEMETRY, AUTOSCALER_EVENTS, "
+                "AUTOSCALER_LEADER_ELECTION, "
                 "AUTOSCALER_LOG"
             ),
         ),
