@@ -1,8 +1,9 @@
 # `make demo` runs the product, `make test` checks it. Both install what they need into .venv.
 PYTHON ?= python3
 BIN := .venv/bin
+VERSION := $(shell sed -n 's/^version = "\(.*\)"/\1/p' pyproject.toml)
 
-.PHONY: demo test lock prometheus
+.PHONY: demo test lock prometheus image sbom
 demo: .venv/installed
 	$(BIN)/autoscaler demo
 
@@ -17,6 +18,17 @@ test: .venv/installed prometheus
 prometheus:
 	command -v prometheus >/dev/null || { apt-get -qq update && apt-get -qq install -y prometheus; }
 
+# Needs Docker. PYTHON_IMAGE=...@sha256:... takes another base.
+image:
+	docker build --file deploy/Dockerfile --tag autoscaler:$(VERSION) --build-arg VERSION=$(VERSION) \
+		--build-arg REVISION=$$(git rev-parse HEAD) $(if $(PYTHON_IMAGE),--build-arg PYTHON_IMAGE=$(PYTHON_IMAGE)) .
+
+# What the image contains of Python packages, with their hashes: CycloneDX.
+sbom: .venv/installed
+	mkdir -p dist
+	$(BIN)/cyclonedx-py requirements deploy/locks/run.lock --pyproject pyproject.toml \
+		--output-reproducible --output-file dist/sbom.cdx.json
+
 # The exact versions, pinned by hash, are the lock's; nothing is built from unpinned parts.
 .venv/installed: requirements.lock pyproject.toml
 	$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "needs Python 3.11 or newer: make PYTHON=/path/to/python3.11")'
@@ -25,7 +37,12 @@ prometheus:
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation -e .
 	touch $@
 
+# One lock for development and tests; from it, what goes into the image and what the image is built with.
+COMPILE := $(BIN)/uv pip compile --generate-hashes --no-emit-index-url --no-header --no-annotate \
+	--python-version 3.11 --python-platform x86_64-manylinux_2_28 --constraints requirements.lock
 lock: .venv/installed
 	$(BIN)/python -m pip install --quiet uv
 	$(BIN)/uv pip compile pyproject.toml --group dev --generate-hashes --no-emit-index-url --no-header \
 		--python-version 3.11 --universal --upgrade --output-file requirements.lock
+	$(COMPILE) pyproject.toml --output-file deploy/locks/run.lock
+	$(COMPILE) --group build --output-file deploy/locks/build.lock

@@ -30,7 +30,13 @@ _SLOT_MASK = (1 << SLOT_BITS) - 1
 _DECODE_REFRESH_STEPS = 64
 """The KV term of the decode step grows by under a percent in as many steps."""
 
-compiled = njit(cache=True, nogil=True, error_model="numpy")
+
+def compiled(function):
+    """Compile at the first call; keep the code on disk wherever a folder for it can be written."""
+    try:
+        return njit(cache=True, nogil=True, error_model="numpy")(function)
+    except RuntimeError:  # none can: in a container whose root is read-only, 5 s at each start
+        return njit(nogil=True, error_model="numpy")(function)
 
 
 @compiled

@@ -7,15 +7,22 @@ from autoscaler.testing_apiserver._status import ApiError, details, qualified
 
 @dataclass(frozen=True, slots=True)
 class Rule:
-    """What is permitted; ``*`` stands for everything. Resources as in ``deployments/scale``."""
+    """What is permitted; ``*`` stands for everything. Resources as in ``deployments/scale``.
+
+    ``names`` restricts it to objects of these names, as RBAC's ``resourceNames`` does; empty: any.
+    What names no object, such as creating or listing, is then not permitted.
+    """
 
     verbs: tuple[str, ...]
     groups: tuple[str, ...]
     resources: tuple[str, ...]
     namespaces: tuple[str, ...] = ("*",)
+    names: tuple[str, ...] = ()
 
-    def permits(self, verb: str, group: str, resource: str, namespace: str) -> bool:
-        """Whether it does."""
+    def permits(self, verb: str, group: str, resource: str, namespace: str, name: str) -> bool:
+        """Whether it does; ``name`` "": of the object, where the request names none."""
+        if self.names and name not in self.names:
+            return False
         wanted = zip(
             (self.verbs, self.groups, self.resources, self.namespaces),
             (verb, group, resource, namespace),
@@ -31,9 +38,9 @@ class User:
     name: str
     rules: tuple[Rule, ...] = ()
 
-    def may(self, verb: str, group: str, resource: str, namespace: str) -> bool:
+    def may(self, verb: str, group: str, resource: str, namespace: str, name: str) -> bool:
         """Whether a rule permits it."""
-        return any(rule.permits(verb, group, resource, namespace) for rule in self.rules)
+        return any(rule.permits(verb, group, resource, namespace, name) for rule in self.rules)
 
 
 ADMIN = User("admin", (Rule(("*",), ("*",), ("*",)),))

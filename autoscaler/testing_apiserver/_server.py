@@ -174,7 +174,7 @@ class ApiServer:
             verb = "watch"
         resource, below = place.resource, place.subresource
         what = f"{resource.plural}/{below}" if below else resource.plural
-        if not user.may(verb, resource.group, what, place.namespace):
+        if not user.may(verb, resource.group, what, place.namespace, place.name):
             raise forbidden(user, verb, resource.group, what, place.namespace, place.name)
 
     def _read(self, request: Request, place: _Place) -> tuple[int, Any]:
@@ -259,7 +259,9 @@ def _review(user: User, review: Json) -> Json:
     asked = review["spec"]["resourceAttributes"]
     resource = "/".join(part for part in (asked["resource"], asked.get("subresource", "")) if part)
     namespace = asked.get("namespace", "")
-    allowed = user.may(asked["verb"], asked.get("group", ""), resource, namespace)
+    allowed = user.may(
+        asked["verb"], asked.get("group", ""), resource, namespace, asked.get("name", "")
+    )
     if user is ANONYMOUS:
         raise forbidden(user, "create", "authorization.k8s.io", "selfsubjectaccessreviews", "", "")
     return {**review, "metadata": {}, "status": {"allowed": allowed}}
