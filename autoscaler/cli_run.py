@@ -16,9 +16,10 @@ import typer
 
 from autoscaler import __version__, journal
 from autoscaler.clock import SystemClock
-from autoscaler.errors import ConfigError
+from autoscaler.errors import ConfigError, TargetError
 from autoscaler.journal import Logger
 from autoscaler.settings import Settings, SettingsError
+from autoscaler.wiring.declared import Declared
 from autoscaler.wiring.live import LiveRun
 from autoscaler.wiring.reload import Reloader
 
@@ -57,13 +58,22 @@ def _run(config: Path, *, once: bool, dry_run: bool) -> int:
     Raises:
         ConfigError: unusable configuration.
     """
+    source: Reloader | Declared
     reloader = Reloader(config, os.environ)
     settings = reloader.settings
     form, level = settings.log.format, settings.log.level
     logger = journal.configure(form, level, lambda: reloader.settings.redaction)
     for warning in settings.warnings:
         logger.warning("config_warning", problem=warning)
-    live = LiveRun(settings, logger, SystemClock(), dry_run=dry_run)
+    clock = SystemClock()
+    if settings.objects.enabled:
+        source = Declared(reloader, logger, clock, writes=not dry_run)
+        if once and not _listed(source, logger):
+            return 1
+        live = LiveRun(source.settings, logger, clock, dry_run=dry_run, objects=source)
+    else:
+        source = reloader
+        live = LiveRun(settings, logger, clock, dry_run=dry_run)
     if once:
         try:
             return 0 if live.once() else 1
@@ -80,7 +90,7 @@ def _run(config: Path, *, once: bool, dry_run: bool) -> int:
     live.start()
     _say_started(logger, live, dry_run)
     main = threading.current_thread()
-    code = _supervise(live, reloader, logger, noted)
+    code = _supervise(live, source, logger, noted)
     ended = live.stop(_END_S)
     if not ended or any(not t.daemon for t in threading.enumerate() if t is not main):
         # Somebody's answer is still waited for, and the interpreter joins such threads at exit.
@@ -88,6 +98,17 @@ def _run(config: Path, *, once: bool, dry_run: bool) -> int:
         sys.stderr.flush()
         os._exit(code)
     return code
+
+
+def _listed(source: Declared, logger: Logger) -> bool:
+    """Have the objects' targets in the settings; whether they could be read."""
+    try:
+        source.look()
+    except TargetError as error:
+        logger.error("objects_out_of_sight", problem=str(error))  # noqa: TRY400  # it says all
+        return False
+    source.poll()
+    return True
 
 
 def _say_started(logger: Logger, live: LiveRun, dry_run: bool) -> None:
@@ -102,7 +123,7 @@ def _say_started(logger: Logger, live: LiveRun, dry_run: bool) -> None:
     )
 
 
-def _supervise(live: LiveRun, reloader: Reloader, logger: Logger, noted: list[int]) -> int:
+def _supervise(live: LiveRun, source: Reloader | Declared, logger: Logger, noted: list[int]) -> int:
     """Look after the loops until a signal, waited for or noted, or a defect; the exit code."""
     while True:
         poll_s = min(0.5, live.settings.tick_s / 4)
@@ -115,7 +136,7 @@ def _supervise(live: LiveRun, reloader: Reloader, logger: Logger, noted: list[in
         failure = live.failure
         if failure is not None:
             return _defect(logger, failure)
-        _reload(live, reloader, logger)
+        _reload(live, source, logger)
 
 
 def _defect(logger: Logger, error: BaseException) -> int:
@@ -125,10 +146,10 @@ def _defect(logger: Logger, error: BaseException) -> int:
     return 1
 
 
-def _reload(live: LiveRun, reloader: Reloader, logger: Logger) -> None:
+def _reload(live: LiveRun, source: Reloader | Declared, logger: Logger) -> None:
     before = live.settings
     try:
-        settings = reloader.poll()
+        settings = source.poll()
         if settings is None:
             return
         live.take_up(settings)

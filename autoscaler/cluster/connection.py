@@ -6,12 +6,14 @@ its own, and picks patch content types that changed between its versions.
 """
 
 import json
+import math
 import os
 import re
 from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 from urllib.parse import quote, urlencode, urlsplit
 
 import urllib3
@@ -152,6 +154,48 @@ class Connection:
             query = {"fieldManager": FIELD_MANAGER, **query}
         return self._call(method, path, body, "application/json", query, None)
 
+    def watch(self, path: str, duration_s: float, silence_s: float, **query: str) -> Iterator[Json]:
+        """The events of a list, bookmarks included, until the server ends it.
+
+        Args:
+            path: of the list.
+            duration_s: how long the server is to go on, s, >= 1.
+            silence_s: a connection that says nothing for so long counts as dead, s, > 0: more
+                than a minute, after which a server sends a bookmark at the latest. A server that
+                goes on for ``silence_s`` longer than asked is left too.
+            query: further parameters, such as ``resourceVersion``.
+
+        Raises:
+            TargetForbidden: 403.
+            TargetError: anything else than events; after silence, or cut off, ``Unclear``.
+        """
+        query = {
+            "watch": "true",
+            "allowWatchBookmarks": "true",
+            "timeoutSeconds": str(round(duration_s)),
+            **query,
+        }
+        where, url = f"GET {path} (watch)", f"{path}?{urlencode(query)}"
+        until_s = self._clock.now_s() + duration_s + silence_s
+        self._refuse_to_hurry(where)
+        try:
+            answer = self._open(where, "GET", url, None, None, silence_s, self.deadline_s())
+        except Unauthenticated as error:
+            self._reconnect(error)
+            answer = self._open(where, "GET", url, None, None, silence_s, self.deadline_s())
+        rest = b""
+        with _translated(where, self.host):
+            for chunk in self._chunks(where, answer, until_s, silence_s):
+                *lines, rest = (rest + chunk).split(b"\n")
+                yield from (_object(where, line) for line in lines if line.strip())
+        if rest.strip():
+            raise Unclear(f"{where}: must answer whole lines; the last one was cut off")
+
+    @property
+    def asked_to_wait_s(self) -> float:
+        """How long the server still wants to be left alone, s, 0 to 30."""
+        return max(self._wait_until_s - self._clock.now_s(), 0.0)
+
     def _connect(self) -> client.ApiClient:
         configuration = _configuration(self.access)
         configuration.retries = False  # else 4 attempts, each with the whole time-out
@@ -177,9 +221,7 @@ class Connection:
         until_s: float | None,
     ) -> Json:
         until_s = self.deadline_s() if until_s is None else until_s
-        wait_s = self._wait_until_s - self._clock.now_s()
-        if wait_s > 0:
-            raise NotSent(f"{method} {path}: not sent, the API server asked to wait {wait_s:.0f} s")
+        self._refuse_to_hurry(f"{method} {path}")
         url = f"{path}?{urlencode(query)}" if query else path
         try:
             return self._attempt(method, path, url, body, content_type, until_s)
@@ -188,45 +230,71 @@ class Connection:
             self._reconnect(error)
         return self._attempt(method, path, url, body, content_type, until_s)
 
+    def _refuse_to_hurry(self, where: str) -> None:
+        wait_s = self.asked_to_wait_s
+        if wait_s > 0:
+            raise NotSent(f"{where}: not sent, the API server asked to wait {wait_s:.0f} s")
+
     def _attempt(
         self, method: str, path: str, url: str, body: Any, content_type: str | None, until_s: float
     ) -> Json:
         where = f"{method} {path}"
+        left_s = until_s - self._clock.now_s()
+        if left_s <= 0:
+            raise NotSent(f"{where}: not sent, {self.access.timeout_s:g} s were over before")
+        answer = self._open(where, method, url, body, content_type, left_s, until_s)
+        with _translated(where, self.host):
+            return _object(where, self._whole(where, answer, until_s))
+
+    def _open(
+        self,
+        where: str,
+        method: str,
+        url: str,
+        body: Any,
+        content_type: str | None,
+        timeout_s: float,
+        until_s: float,
+    ) -> urllib3.BaseHTTPResponse:
+        """The answer if it is a success, its body unread; ``until_s`` limits reading another."""
         headers = {"Accept": "application/json"}
         if content_type is not None:
             headers["Content-Type"] = content_type
-        try:
+        with _translated(where, self.host):
             request = self._client.param_serialize(
                 method, url, header_params=headers, body=body, auth_settings=["BearerToken"]
             )
-            left_s = until_s - self._clock.now_s()
-            if left_s <= 0:
-                raise NotSent(f"{where}: not sent, {self.access.timeout_s:g} s were over before")
-            answer = self._client.call_api(*request, _request_timeout=left_s)
-            content = b"".join(self._chunks(where, answer.response, until_s))
-        except urllib3.exceptions.HTTPError as error:
-            raise Unclear(f"{where}: {_what(error)} ({self.host})") from error
-        except client.ApiException as error:  # the client's wrapping of TLS errors, nothing else
-            raise Unclear(f"{where}: {redacted(str(error.reason))[:300]} ({self.host})") from error
-        except (ConfigException, OSError) as error:
-            raise NotSent(f"{where}: not sent, credentials are unreadable: {error}") from error
-        status, found = answer.status, dict(answer.headers)
-        if 200 <= status < 300:
-            return _object(where, content)
+            answer = self._client.call_api(*request, _request_timeout=timeout_s)
+            status, found = answer.status, dict(answer.headers)
+            if 200 <= status < 300:
+                return cast("urllib3.BaseHTTPResponse", answer.response)
+            content = self._whole(where, answer.response, until_s)
         if status == 429:
             asked_s = found.get("Retry-After", "")
             wait_s = min(float(asked_s), _MAX_WAIT_S) if asked_s.isdecimal() else 0.0
             self._wait_until_s = self._clock.now_s() + wait_s
         raise error_of(where, status, found.get("Content-Type", ""), content)
 
-    def _chunks(
-        self, where: str, response: urllib3.BaseHTTPResponse, until_s: float
-    ) -> Iterator[bytes]:
+    def _whole(self, where: str, response: urllib3.BaseHTTPResponse, until_s: float) -> bytes:
         """The body, within the deadline however slowly it drips."""
-        size, whole = 0, False
+        content = bytearray()
+        for chunk in self._chunks(where, response, until_s):
+            content += chunk
+            if len(content) > _MAX_BYTES:
+                raise GaveUp(f"{where}: must answer at most {_MAX_BYTES} bytes; got more")
+        return bytes(content)
+
+    def _chunks(
+        self,
+        where: str,
+        response: urllib3.BaseHTTPResponse,
+        until_s: float,
+        silence_s: float = math.inf,
+    ) -> Iterator[bytes]:
+        whole = False
         try:
             while True:
-                left_s = until_s - self._clock.now_s()
+                left_s = min(until_s - self._clock.now_s(), silence_s)
                 if left_s <= 0:
                     raise GaveUp(f"{where}: no complete answer in {self.access.timeout_s:g} s")
                 sock = getattr(response.connection, "sock", None)
@@ -236,15 +304,47 @@ class Connection:
                 if not chunk:
                     whole = True
                     return
-                size += len(chunk)
-                if size > _MAX_BYTES:
-                    raise GaveUp(f"{where}: must answer at most {_MAX_BYTES} bytes; got more")
                 yield chunk
         finally:
             if whole:
                 response.release_conn()
             else:
                 response.close()
+
+
+@contextmanager
+def _translated(where: str, host: str) -> Iterator[None]:
+    """No exception of the client's or its libraries' gets out."""
+    try:
+        yield
+    except urllib3.exceptions.HTTPError as error:
+        raise Unclear(f"{where}: {_what(error)} ({host})") from error
+    except client.ApiException as error:  # the client's wrapping of TLS errors, nothing else
+        raise Unclear(f"{where}: {redacted(str(error.reason))[:300]} ({host})") from error
+    except (ConfigException, OSError) as error:
+        raise NotSent(f"{where}: not sent, credentials are unreadable: {error}") from error
+
+
+def home_namespace(access: Access) -> str:
+    """The namespace that the program is at home in: its Pod's, or its kubeconfig context's.
+
+    Raises:
+        ConfigError: the Pod's service account or the kubeconfig is unusable.
+    """
+    try:
+        if access.kubeconfig is None and access.context is None and _in_pod():
+            return (Path(access.account) / "namespace").read_text(encoding="utf-8").strip()
+        contexts, active = kube_config.list_kube_config_contexts(access.kubeconfig)
+        named = [c for c in contexts if c["name"] == access.context]
+        found = named[0] if named else active
+        return str(found["context"].get("namespace") or "default")
+    except _UNUSABLE as error:
+        name = access.kubeconfig or "the default kubeconfig"
+        raise ConfigError(f"kubeconfig: {name}: must be usable; {redacted(str(error))}") from error
+
+
+def _in_pod() -> bool:
+    return "KUBERNETES_SERVICE_HOST" in os.environ
 
 
 def path(api_version: str, namespace: str, plural: str, name: str, subresource: str = "") -> str:
@@ -268,7 +368,7 @@ _UNUSABLE = (
 
 def _configuration(access: Access) -> client.Configuration:
     configuration = client.Configuration()
-    in_pod = "KUBERNETES_SERVICE_HOST" in os.environ
+    in_pod = _in_pod()
     try:
         if access.kubeconfig is None and access.context is None and in_pod:
             account = Path(access.account)

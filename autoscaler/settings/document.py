@@ -4,7 +4,7 @@ Every problem names file (or variable), key path, rule and the value received, o
 never shows a secret. Configuration is trusted input: a ``kind`` selects code.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any, Literal
@@ -15,8 +15,9 @@ from pydantic_settings import BaseSettings, PydanticBaseSettingsSource, Settings
 
 from autoscaler.errors import ConfigError
 from autoscaler.policy_file import read_yaml
-from autoscaler.redaction import MASK, Redaction, is_secret, masked
+from autoscaler.redaction import MASK, Redaction, masked
 from autoscaler.settings import environment
+from autoscaler.settings.problems import problems_of
 from autoscaler.settings.target import FileSet, Section, TargetSection, TargetSettings, resolve
 from autoscaler.settings.where import Where, dotted
 
@@ -57,6 +58,24 @@ class LeaderElection(Section):
     enabled: bool = False
 
 
+Namespace = Annotated[str, Field(pattern=r"^[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?$")]
+
+
+class ObjectsSection(Section):
+    """Whether WidthAutoscaler objects declare targets too, and where they are looked for.
+
+    ``namespaces`` empty: the program's own. ``credentials``: folder with one sub-folder a
+    namespace, in which are the files that its objects may name; None: they may name none.
+    """
+
+    enabled: bool = False
+    namespaces: list[Namespace] = Field(default_factory=list)
+    kubeconfig: str | None = None
+    context: str | None = None
+    timeout_s: Annotated[float, Field(gt=0)] = 4.0
+    credentials: str | None = None
+
+
 class Log(Section):
     """How the log of the run looks like."""
 
@@ -72,12 +91,13 @@ class _File(BaseSettings):
     )
 
     tick_s: Annotated[float, Field(gt=0)] = 5.0
-    targets: Annotated[list[TargetSection], Field(min_length=1)]
+    targets: list[TargetSection] = Field(default_factory=list)
     decisions: Decisions = Decisions()
     telemetry: TelemetrySection = TelemetrySection()
     events: EventsSection = EventsSection()
     leader_election: LeaderElection = LeaderElection()
     log: Log = Log()
+    objects: ObjectsSection = ObjectsSection()
 
     @classmethod
     def settings_customise_sources(
@@ -98,7 +118,8 @@ class Settings:
 
     Args:
         tick_s: seconds between two ticks, > 0.
-        targets: what is steered, at least one, each name once.
+        targets: what is steered, each name once.
+        objects: whether and where WidthAutoscaler objects declare further targets.
         decisions: path of the decision log; None: none is written.
         telemetry: where the program's own series are served.
         events: whether Kubernetes Events tell of changes.
@@ -107,10 +128,13 @@ class Settings:
         effective: the merged configuration with secrets masked, for people.
         redaction: takes this configuration's secrets out of texts.
         files: every file that was read, the configuration first.
+        lenient: names of the targets that, if they cannot be built, are left out or stay as they
+            were, without holding up the rest: those that objects declare.
     """
 
     tick_s: float
     targets: tuple[TargetSettings, ...]
+    objects: ObjectsSection
     decisions: Path | None
     telemetry: TelemetrySection
     events: EventsSection
@@ -119,6 +143,7 @@ class Settings:
     effective: Mapping[str, Any]
     redaction: Redaction
     files: tuple[Path, ...]
+    lenient: frozenset[str] = frozenset()
 
 
 def load(path: Path, environ: Mapping[str, str]) -> Settings:
@@ -142,7 +167,9 @@ def load(path: Path, environ: Mapping[str, str]) -> Settings:
     try:
         checked = _File(**merged)
     except (ValidationError, TypeError) as error:
-        found = _problems(error, where) if isinstance(error, ValidationError) else [str(error)]
+        found = [str(error)]
+        if isinstance(error, ValidationError):
+            found = problems_of(error, _File, where)
         lines = [redaction.text(line) for line in problems + found]
         raise SettingsError(lines, files.read) from None  # the cause holds every input
     if checked.leader_election.enabled:
@@ -150,19 +177,23 @@ def load(path: Path, environ: Mapping[str, str]) -> Settings:
             where(("leader_election", "enabled")) + ": must be false, it is not built in yet; got "
             "True"
         )
+    if not checked.targets and not checked.objects.enabled:
+        rule = "must have at least one entry, unless objects.enabled is set; got none"
+        problems.append(f"{where(('targets',))}: {rule}")
     targets, warnings = [], []
     for i, section in enumerate(checked.targets):
         resolved = resolve(section, ("targets", i), checked.tick_s, where, files)
         targets.append(resolved.settings)
         problems += resolved.problems
         warnings += resolved.warnings
-    problems += _duplicates(checked, where)
+    problems += _duplicates(checked, targets, where)
     if problems:
         raise SettingsError([redaction.text(line) for line in problems], files.read)
     log = checked.decisions.path
     return Settings(
         checked.tick_s,
         tuple(target for target in targets if target is not None),
+        checked.objects,
         None if log is None else files.beside(log),
         checked.telemetry,
         checked.events,
@@ -191,52 +222,23 @@ def _read(path: Path) -> dict[str, Any]:
         raise ConfigError(f"{path}{at}: must be valid YAML; {problem}") from None
 
 
-def _problems(error: ValidationError, where: Where) -> list[str]:
-    return [_problem(found, where) for found in error.errors(include_url=False)]
-
-
-def _problem(found: Mapping[str, Any], where: Where) -> str:
-    path: tuple[str | int, ...] = found["loc"]
-    value, kind = found["input"], found["type"]
-    if kind == "missing":
-        return f"{where(path)}: must be given; got nothing"
-    if kind == "extra_forbidden":
-        allowed = ", ".join(_keys(path[:-1]))
-        return f"{where(path)}: unknown key; must be one of {allowed}"
-    if kind == "too_short":
-        return f"{where(path)}: must have at least one entry; got {value!r}"
-    rule = found["msg"].replace("Input should be", "must be").replace("String should", "must")
-    if any(is_secret(str(step)) for step in path):
-        value = MASK
-    shown = repr(masked(value))
-    return f"{where(path)}: {rule}; got {shown if len(shown) <= 120 else shown[:117] + '...'}"
-
-
-def _keys(path: tuple[str | int, ...]) -> list[str]:
-    """The keys that are allowed at a place of the file."""
-    model: Any = _File
-    for step in path:
-        if isinstance(step, int):
-            continue
-        model = model.model_fields[step].annotation
-        model = TargetSection if step == "targets" else model
-    return list(model.model_fields)
-
-
-def _duplicates(checked: _File, where: Where) -> list[str]:
+def _duplicates(
+    checked: _File, targets: Sequence[TargetSettings | None], where: Where
+) -> list[str]:
     """Two entries of one name, or two that steer one deployment."""
     problems = []
     names: dict[str, int] = {}
-    steered: list[dict[str, Any]] = []
-    for i, target in enumerate(checked.targets):
-        first = names.setdefault(target.name, i)
+    for i, (section, target) in enumerate(zip(checked.targets, targets, strict=True)):
+        first = names.setdefault(section.name, i)
         if first != i:
             other = dotted(("targets", first))
             here = where(("targets", i, "name"))
-            problems.append(f"{here}: must differ from {other}.name; got {target.name!r}")
-        elif target.target in steered:
-            other = dotted(("targets", steered.index(target.target)))
-            here = where(("targets", i, "target"))
-            problems.append(f"{here}: must not be steered by {other} too; got the same target")
-        steered.append(target.target)
+            problems.append(f"{here}: must differ from {other}.name; got {section.name!r}")
+            continue
+        for j, before in enumerate(targets[:i]):
+            if target is not None and before is not None and target.steers_same_as(before):
+                here = where(("targets", i, "target"))
+                rule = f"must not be steered by {dotted(('targets', j))} too; got the same target"
+                problems.append(f"{here}: {rule}")
+                break
     return problems

@@ -5,7 +5,7 @@ Collects every problem of the entry instead of stopping at the first.
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
 from types import ModuleType
 from typing import Annotated, Any, get_type_hints
@@ -17,12 +17,17 @@ from autoscaler.convergence import Params as ConvergenceParams
 from autoscaler.errors import ConfigError
 from autoscaler.model import Slo
 from autoscaler.parameters import from_mapping, require_number
+from autoscaler.policy_file import PolicyChoice
 from autoscaler.profile import Profile
 from autoscaler.redaction import MASK, is_secret
 from autoscaler.settings.environment import EnvironmentText
 from autoscaler.settings.where import KeyPath, Where
 from autoscaler.steering import Steering
 
+_NAMING = (
+    *("kubeconfig", "context", "namespace", "name", "workload"),
+    *("url", "application", "deployment", "of"),
+)
 _KEY = re.compile(r"(?:(?:guards|convergence)\.)?(\w+): ")
 
 
@@ -41,6 +46,7 @@ class TargetSection(Section):
     source: dict[str, Any]
     target: dict[str, Any]
     policy: str
+    policy_params: dict[str, Any] = {}
     slo: dict[str, Any] = {}
     shadow: list[str] = []
     guards: dict[str, Any] = {}
@@ -61,6 +67,16 @@ class PluginChoice:
         """The plug-in's module; its ``build`` makes the object."""
         return plugins.find(self.group, self.kind)
 
+    @property
+    def means(self) -> tuple[Any, ...]:
+        """What it is about, not how it is gone about: its kind and the parameters that name it."""
+        named = {key: getattr(self.params, key) for key in _NAMING if hasattr(self.params, key)}
+        if not named:
+            return self.kind, self.params
+        if isinstance(named.get("url"), str):
+            named["url"] = named["url"].rstrip("/")
+        return self.kind, *named.items()
+
 
 @dataclass(frozen=True, slots=True)
 class TargetSettings:
@@ -79,6 +95,14 @@ class TargetSettings:
     target: PluginChoice
     steering: Steering
     shadows: tuple[Steering, ...] = ()
+
+    def steers_same_as(self, other: "TargetSettings") -> bool:
+        """Whether both steer one deployment, as far as their parameters tell.
+
+        A role that is not named may be any.
+        """
+        roles = [getattr(t.target.params, "role", None) for t in (self, other)]
+        return self.target.means == other.target.means and (None in roles or roles[0] == roles[1])
 
 
 @dataclass(slots=True)
@@ -157,9 +181,11 @@ class _Resolver:
         if slo is None or guards is None or convergence is None:
             return found
 
-        def steering(name: str, *at: str | int) -> Steering | None:
+        def steering(name: str, params: Mapping[str, Any], *at: str | int) -> Steering | None:
             try:
-                choice = policy_file.load(self._files.named(name))
+                choice = self._tuned(policy_file.load(self._files.named(name)), params)
+                if choice is None:
+                    return None
                 made = Steering(
                     choice, slo, self._tick_s, guards, convergence, profile, profile_name
                 )
@@ -170,8 +196,8 @@ class _Resolver:
             return made
 
         profile_name = None if section.profile is None else self._files.named(section.profile)
-        live = steering(section.policy, "policy")
-        shadows = [steering(name, "shadow", i) for i, name in enumerate(section.shadow)]
+        live = steering(section.policy, section.policy_params, "policy")
+        shadows = [steering(name, {}, "shadow", i) for i, name in enumerate(section.shadow)]
         self._check_names(shadows)
         if found.problems or source is None or target is None or live is None:
             return found
@@ -203,6 +229,14 @@ class _Resolver:
             rule = f"must be shorter than tick_s ({self._tick_s:g})"
             self._problem(f"{rule}; got {timeout_s:g}", key, "timeout_s")
         return PluginChoice(group, str(kind), params)
+
+    def _tuned(self, choice: PolicyChoice, given: Mapping[str, Any]) -> PolicyChoice | None:
+        """The policy with other values for some of its parameters; None: they have a problem."""
+        if not given:
+            return choice
+        present = {f.name: getattr(choice.params, f.name) for f in fields(choice.params)}
+        params = self._part(type(choice.params), {**present, **given}, "policy_params")
+        return None if params is None else replace(choice, params=params)
 
     def _slo(self) -> Slo | None:
         slo = self._part(Slo, self._section.slo, "slo")

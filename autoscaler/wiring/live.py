@@ -3,9 +3,14 @@
 Handles no signal and reads no file: that is the command's part.
 """
 
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from typing import Protocol
+
 from autoscaler.endpoint import Endpoint
 from autoscaler.errors import ConfigError
 from autoscaler.journal import Logger
+from autoscaler.loop import ControlLoop
 from autoscaler.ports import Clock
 from autoscaler.settings import Settings, TargetSettings
 from autoscaler.telemetry import Telemetry
@@ -16,6 +21,34 @@ _LAST_WORDS_S = 2.0
 """How long a single tick's Events may take to be sent."""
 
 
+class Objects(Protocol):
+    """What declares targets beside the configuration file."""
+
+    def start(self) -> None:
+        """Watch, and tell what goes on, from now on."""
+        ...
+
+    def took_up(self, unbuilt: Mapping[str, str]) -> list[tuple[str, str]]:
+        """The settings are gone by, but for those targets; which refusals are new, and why."""
+        ...
+
+    def on_tick(self, target: str, loop: ControlLoop) -> None:
+        """A tick is over; called in the loop's thread, returns at once, never raises."""
+        ...
+
+    def unready(self) -> list[str]:
+        """What was never seen yet, one line each."""
+        ...
+
+    def flush(self) -> None:
+        """Write down what there is to tell, now."""
+        ...
+
+    def stop(self) -> None:
+        """End; calls under way are not waited for."""
+        ...
+
+
 class LiveRun:
     """Every loop of one configuration, and the page that shows them.
 
@@ -24,13 +57,24 @@ class LiveRun:
         logger: the run's log.
         clock: shared by all loops.
         dry_run: read targets and never write them.
+        objects: declare some of the targets, and are told what became of them; None: there are
+            none.
+
+    Attributes:
+        refused: of the last settings, the lenient targets that could not be built, and why.
 
     Raises:
         ConfigError: something cannot be built.
     """
 
     def __init__(
-        self, settings: Settings, logger: Logger, clock: Clock, *, dry_run: bool = False
+        self,
+        settings: Settings,
+        logger: Logger,
+        clock: Clock,
+        *,
+        dry_run: bool = False,
+        objects: Objects | None = None,
     ) -> None:
         self.settings = settings
         self.telemetry = Telemetry()
@@ -39,8 +83,15 @@ class LiveRun:
         self._logger = logger
         path = settings.decisions
         file = None if path is None else DecisionFile(path, self._on_file_state)
-        self._outlets = Outlets(self.telemetry, logger, file, settings.events.enabled)
-        self.workers = {target.name: self._worker(target, settings) for target in settings.targets}
+        self._objects = objects
+        on_tick = None if objects is None else objects.on_tick
+        self._outlets = Outlets(
+            self.telemetry, logger, file, settings.events.enabled, on_tick
+        )
+        self.refused: dict[str, str] = {}
+        self.workers: dict[str, Worker] = {}
+        self.workers = self._new_workers(settings)
+        self._tell_objects()
 
     def once(self) -> bool:
         """One tick a target, in this thread; whether all could be read and nothing failed."""
@@ -48,6 +99,8 @@ class LiveRun:
             worker.tick()
         for worker in self.workers.values():
             worker.join(_LAST_WORDS_S)
+        if self._objects is not None:
+            self._objects.flush()
         return all(w.loop.ready and not w.loop.errors for w in self.workers.values())
 
     def start(self) -> None:
@@ -63,6 +116,8 @@ class LiveRun:
         self.endpoint.start()
         for worker in self.workers.values():
             worker.start()
+        if self._objects is not None:
+            self._objects.start()
 
     def take_up(self, settings: Settings) -> None:
         """Go by changed settings from each loop's next tick on.
@@ -73,19 +128,13 @@ class LiveRun:
             ConfigError: something cannot be built, or cannot change in a running program; then
                 everything stays as it was.
         """
-        for key in ("telemetry", "decisions", "events", "log"):  # shared by the loops that go on
+        # Shared by the loops that go on.
+        for key in ("telemetry", "decisions", "events", "log", "objects"):
             if getattr(settings, key) != getattr(self.settings, key):
                 raise ConfigError(f"{settings.files[0]}: {key}: must stay as it is until a restart")
-        new = {
-            target.name: self._worker(target, settings)
-            for target in settings.targets
-            if target.name not in self.workers
-        }
-        changes = [
-            (self.workers[target.name], self._change(target, settings))
-            for target in settings.targets
-            if target.name in self.workers and self.workers[target.name].settings != target
-        ]
+        self.refused = {}
+        new = self._new_workers(settings)
+        changes = self._changes(settings)
         for worker, change in changes:  # all of them, or, with an error above, none
             worker.take_up(change)
         kept = {target.name for target in settings.targets}
@@ -97,6 +146,7 @@ class LiveRun:
         for worker in new.values():
             worker.start()
         self.settings = settings
+        self._tell_objects()
 
     def stop(self, timeout_s: float) -> bool:
         """End all loops; whether all had ended within ``timeout_s``.
@@ -107,6 +157,8 @@ class LiveRun:
         until_s = self._clock.now_s() + timeout_s
         for worker in self.workers.values():
             worker.stop()
+        if self._objects is not None:
+            self._objects.stop()
         ended = [w.join(until_s - self._clock.now_s()) for w in self.workers.values()]
         if self.endpoint is not None:
             self.endpoint.stop()
@@ -124,13 +176,45 @@ class LiveRun:
 
     def unready(self) -> list[str]:
         """Loops that cannot read, or write as far as they have tried."""
-        problems = []
+        problems = [] if self._objects is None else self._objects.unready()
         for name, worker in self.workers.copy().items():
             if worker.stalled or not worker.loop.readable:
                 problems.append(f"{name}: cannot read")
             elif not worker.loop.ready:
                 problems.append(f"{name}: may not write")
         return problems
+
+    def _tell_objects(self) -> None:
+        if self._objects is not None:
+            for key, reason in self._objects.took_up(self.refused):
+                self.telemetry.count_error(key, "objects", reason)
+
+    def _new_workers(self, settings: Settings) -> dict[str, Worker]:
+        new = {}
+        for target in settings.targets:
+            if target.name not in self.workers:
+                with self._lenient(target, settings):
+                    new[target.name] = self._worker(target, settings)
+        return new
+
+    def _changes(self, settings: Settings) -> list[tuple[Worker, Change]]:
+        changes = []
+        for target in settings.targets:
+            worker = self.workers.get(target.name)
+            if worker is not None and worker.settings != target:
+                with self._lenient(target, settings):
+                    changes.append((worker, self._change(target, settings)))
+        return changes
+
+    @contextmanager
+    def _lenient(self, target: TargetSettings, settings: Settings) -> Iterator[None]:
+        """Note what cannot be built, and go on, where the settings say so."""
+        try:
+            yield
+        except ConfigError as error:
+            if target.name not in settings.lenient:
+                raise
+            self.refused[target.name] = str(error)
 
     def _worker(self, target: TargetSettings, settings: Settings) -> Worker:
         try:

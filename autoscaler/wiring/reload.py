@@ -29,6 +29,7 @@ class Reloader:
         self._path, self._environ = path, environ
         self._stamps: dict[Path, _Stamp] = {}
         self._digests: dict[Path, str | None] = {}
+        self._others: tuple[Path, ...] = ()
         self._watch((path,))
         self.settings = load(path, environ)
         self._watch(self.settings.files)
@@ -53,10 +54,19 @@ class Reloader:
             self._watch(error.files)  # the fault may be in a file that was not looked at before
             raise
         self.settings = settings
-        for path in set(self._stamps) - set(settings.files):
-            del self._stamps[path], self._digests[path]
-        self._watch(settings.files)
+        self._watch_only()
         return settings
+
+    def watch_also(self, files: tuple[Path, ...]) -> None:
+        """Look at these besides those of the settings: a change of one counts as a change."""
+        self._others = files
+        self._watch_only()
+
+    def _watch_only(self) -> None:
+        files = self.settings.files + self._others
+        for path in set(self._stamps) - set(files):
+            del self._stamps[path], self._digests[path]
+        self._watch(files)
 
     def _watch(self, files: tuple[Path, ...]) -> None:
         """Look at these too; what was looked at before it was read keeps its stamp."""

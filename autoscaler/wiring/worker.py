@@ -5,7 +5,7 @@ and ends at once when told to.
 """
 
 import threading
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
@@ -70,12 +70,14 @@ class Outlets:
         logger: the run's log.
         file: the decision log; None: none is written.
         events: whether Kubernetes Events tell of it, where the target is an object.
+        on_tick: called after each tick with the target's name and its loop; None: nobody asks.
     """
 
     telemetry: Telemetry
     logger: Logger
     file: DecisionFile | None = None
     events: bool = False
+    on_tick: Callable[[str, ControlLoop], None] | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -223,6 +225,8 @@ class Worker:
         self._effective = None if obs is None else obs.width.effective
         if not self._stopping:
             self._outlets.telemetry.observe(self.settings.name, self.loop)
+            if self._outlets.on_tick is not None:
+                self._outlets.on_tick(self.settings.name, self.loop)
 
     def _apply_change(self) -> None:
         with self._lock:

@@ -116,7 +116,7 @@ BAD = {
         {"tik_s": 1},
         (
             "tik_s: unknown key; must be one of tick_s, targets, decisions, telemetry, "
-            "events, leader_election, log"
+            "events, leader_election, log, objects"
         ),
     ),
     "unknown key below": (
@@ -131,7 +131,10 @@ BAD = {
         {"log__level": "loud"},
         "log.level: must be 'debug', 'info', 'warning' or 'error'; got 'loud'",
     ),
-    "no targets": ({"targets": []}, "targets: must have at least one entry; got []"),
+    "no targets": (
+        {"targets": []},
+        "targets: must have at least one entry, unless objects.enabled is set; got none",
+    ),
     "missing": ({"targets__0__policy": None}, "targets[0].policy: must be given; got nothing"),
     "leader election": (
         {"leader_election__enabled": True},
@@ -316,7 +319,7 @@ def test_a_whole_target_may_come_from_the_environment(tmp_path):
                 "unknown name; must be one of AUTOSCALER_TICK_S, AUTOSCALER_TARGETS, "
                 "AUTOSCALER_DECISIONS, AUTOSCALER_TELEMETRY, AUTOSCALER_EVENTS, "
                 "AUTOSCALER_LEADER_ELECTION, "
-                "AUTOSCALER_LOG"
+                "AUTOSCALER_LOG, AUTOSCALER_OBJECTS"
             ),
         ),
         (
@@ -326,7 +329,7 @@ def test_a_whole_target_may_come_from_the_environment(tmp_path):
                 "unknown name; must be one of AUTOSCALER_TICK_S, AUTOSCALER_TARGETS, "
                 "AUTOSCALER_DECISIONS, AUTOSCALER_TELEMETRY, AUTOSCALER_EVENTS, "
                 "AUTOSCALER_LEADER_ELECTION, "
-                "AUTOSCALER_LOG"
+                "AUTOSCALER_LOG, AUTOSCALER_OBJECTS"
             ),
         ),
         (
