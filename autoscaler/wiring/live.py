@@ -85,9 +85,7 @@ class LiveRun:
         file = None if path is None else DecisionFile(path, self._on_file_state)
         self._objects = objects
         on_tick = None if objects is None else objects.on_tick
-        self._outlets = Outlets(
-            self.telemetry, logger, file, settings.events.enabled, on_tick
-        )
+        self._outlets = Outlets(self.telemetry, logger, file, settings.events.enabled, on_tick)
         self.refused: dict[str, str] = {}
         self.workers: dict[str, Worker] = {}
         self.workers = self._new_workers(settings)
