@@ -11,9 +11,9 @@ class Fault:
     Args:
         kind: ``hang`` never answers, ``close`` hangs up, ``answer`` gives ``status`` instead,
             ``slow`` answers properly after ``delay_s``, ``drip`` sends the answer byte by byte,
-            ``delay_s`` apart.
+            ``delay_s`` apart, ``stall`` begins a watch that then says nothing.
         method: of the requests; "": any.
-        path: that the request's path contains; "": any.
+        path: that the request's path and query contain; "": any.
         times: how many requests; None: all.
         applied: ``hang``, ``close`` and ``answer`` do the work before they withhold its answer.
         status: HTTP status of ``answer``.
@@ -23,7 +23,7 @@ class Fault:
         seen: how many requests met it.
     """
 
-    kind: Literal["hang", "close", "answer", "slow", "drip"]
+    kind: Literal["hang", "close", "answer", "slow", "drip", "stall"]
     method: str = ""
     path: str = ""
     times: int | None = 1

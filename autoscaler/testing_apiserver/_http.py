@@ -101,7 +101,7 @@ class Handler(BaseHTTPRequestHandler):
         headers = {key.lower(): value for key, value in self.headers.items()}
         request = Request(self.command, self.path, headers, body)
         api.requests.append(request)
-        fault = api.fault(request.method, request.path)
+        fault = api.fault(request.method, request.target)
         if fault is not None and fault.kind == "slow":
             api.closing.wait(fault.delay_s)
         withheld = fault is not None and fault.kind in ("hang", "close", "answer")
@@ -114,7 +114,8 @@ class Handler(BaseHTTPRequestHandler):
         if fault is not None and withheld:
             self._withhold(fault, api.closing)
         elif isinstance(answer, Iterator):
-            self._stream(answer)
+            stalled = fault is not None and fault.kind == "stall"
+            self._stream(_never(api.closing) if stalled else answer)
         else:
             kind, content = "application/json", json.dumps(answer).encode()
             if isinstance(answer, str):
@@ -158,3 +159,9 @@ class Handler(BaseHTTPRequestHandler):
             line = json.dumps(event).encode() + b"\n"
             self.wfile.write(f"{len(line):x}\r\n".encode() + line + b"\r\n")
         self.wfile.write(b"0\r\n\r\n")
+
+
+def _never(closing: threading.Event) -> Iterator[Json]:
+    """A watch whose connection is dead, and nobody knows."""
+    closing.wait()
+    yield from ()

@@ -32,6 +32,8 @@ class Resource:
         schema: OpenAPI schema; None: everything is valid.
         defaults: merged under every object when it is created.
         custom: whether it comes from a CRD: those take no strategic merge patch.
+        columns: of the tables that ``kubectl get`` shows, as a CRD has them.
+        short_names: what people call it besides, such as ``wa``.
     """
 
     group: str
@@ -45,6 +47,8 @@ class Resource:
     schema: Json | None = None
     defaults: Json = field(default_factory=dict)
     custom: bool = False
+    columns: tuple[Json, ...] = ()
+    short_names: tuple[str, ...] = ()
 
     @property
     def api_version(self) -> str:
@@ -152,6 +156,8 @@ def from_crd(crd: Mapping[str, Any]) -> list[Resource]:
                 scale=paths,
                 schema=(version.get("schema") or {}).get("openAPIV3Schema"),
                 custom=True,
+                columns=tuple(version.get("additionalPrinterColumns", ())),
+                short_names=tuple(spec["names"].get("shortNames", ())),
             )
         )
     return found

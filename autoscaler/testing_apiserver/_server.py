@@ -12,7 +12,7 @@ import yaml
 
 from autoscaler.clock import SystemClock
 from autoscaler.ports import Clock
-from autoscaler.testing_apiserver import _scale
+from autoscaler.testing_apiserver import _groups, _scale, _table
 from autoscaler.testing_apiserver._access import ADMIN, ANONYMOUS, User, authenticate, forbidden
 from autoscaler.testing_apiserver._faults import Fault
 from autoscaler.testing_apiserver._http import Handler, Http, Request
@@ -58,6 +58,7 @@ class ApiServer:
         clock: for time stamps of objects.
         tls: context of a server certificate; None: plain HTTP.
         port: where to listen; 0: any free port.
+        store: the objects that an earlier server had, as after a restart; None: none yet.
 
     Attributes:
         store: the objects, for tests that are somebody else's controller.
@@ -68,9 +69,13 @@ class ApiServer:
     """
 
     def __init__(
-        self, clock: Clock | None = None, tls: ssl.SSLContext | None = None, port: int = 0
+        self,
+        clock: Clock | None = None,
+        tls: ssl.SSLContext | None = None,
+        port: int = 0,
+        store: Store | None = None,
     ) -> None:
-        self.store = Store(clock or SystemClock())
+        self.store = store or Store(clock or SystemClock())
         self.tokens: dict[str, User] = {"admin": ADMIN}
         self.faults: list[Fault] = []
         self.requests: list[Request] = []
@@ -150,6 +155,9 @@ class ApiServer:
             return 200, "ok"
         if request.path == _REVIEWS and request.method == "POST":
             return 201, _review(user, decoded(request.body))
+        document = _groups.document(request.path, self.store.resources.values())
+        if document is not None:
+            return 200, document
         place = self._place(request.path)
         self._authorize(user, request, place)
         if request.method == "GET":
@@ -181,10 +189,15 @@ class ApiServer:
         resource, query = place.resource, request.query
         if place.name:
             found = self.store.get(resource, place.namespace, place.name)
-            return 200, _scale.of(resource, found) if self._below(place) == "scale" else found
+            if self._below(place) == "scale":
+                return 200, _scale.of(resource, found)
+            if _table.wanted(request.headers.get("accept", "")):
+                return 200, _table.table(resource, [found], {}, self.store.now())
+            return 200, found
         if query.get("watch") in ("1", "true"):
-            seconds = float(query.get("timeoutSeconds", "1800")) * self.watch_second_s
-            return 200, watch(self.store, resource, place.namespace, query, seconds, self.closing)
+            return 200, watch(
+                self.store, resource, place.namespace, query, self.watch_second_s, self.closing
+            )
         version = int(query.get("resourceVersion") or 0)
         if version > self.store.version:
             raise _too_large(version, self.store.version)
@@ -194,6 +207,8 @@ class ApiServer:
             if selects(query.get("labelSelector", ""), obj)
         ]
         metadata = {"resourceVersion": str(self.store.version)}
+        if _table.wanted(request.headers.get("accept", "")):
+            return 200, _table.table(resource, items, metadata, self.store.now())
         if resource.custom:
             metadata["continue"] = ""
         else:
@@ -210,10 +225,11 @@ class ApiServer:
     def _write(self, request: Request, place: _Place) -> tuple[int, Any]:
         resource, namespace, name = place.resource, place.namespace, place.name
         query, manager = request.query, _manager(request)
-        dry = query.get("dryRun") == "All"
+        dry, strict = query.get("dryRun") == "All", query.get("fieldValidation") == "Strict"
         if request.method == "POST":
             given = decoded(request.body)
-            return 201, self.store.create(resource, namespace, given, manager, dry=dry)
+            made = self.store.create(resource, namespace, given, manager, dry=dry, strict=strict)
+            return 201, made
         below = self._below(place)
         if request.method == "DELETE":
             self.store.delete(resource, namespace, name)
@@ -236,7 +252,14 @@ class ApiServer:
         if below == "scale":
             how = _scale.change(resource, name, how)
         written = self.store.change(
-            resource, namespace, name, how, subresource=below, manager=manager, dry=dry
+            resource,
+            namespace,
+            name,
+            how,
+            subresource=below,
+            manager=manager,
+            dry=dry,
+            strict=strict,
         )
         return 200, _scale.of(resource, written) if below == "scale" else written
 

@@ -12,7 +12,7 @@ from autoscaler.ports import Clock
 from autoscaler.testing_apiserver._event_rules import event_violations
 from autoscaler.testing_apiserver._patch import Owners, leaves
 from autoscaler.testing_apiserver._resources import BUILT_IN, Resource, from_crd, with_defaults
-from autoscaler.testing_apiserver._schema import violations
+from autoscaler.testing_apiserver._schema import pruned, unknown, violations
 from autoscaler.testing_apiserver._status import (
     ApiError,
     Cause,
@@ -100,8 +100,10 @@ class Store:
         manager: str = "",
         *,
         dry: bool = False,
+        strict: bool = False,
     ) -> Json:
-        """Create an object."""
+        """Create an object; ``strict``: a field that its schema does not know is an error."""
+        given = self._pruned(resource, given, strict=strict)
         obj = with_defaults(copy.deepcopy(given), resource.defaults)
         obj = {"kind": resource.kind, "apiVersion": resource.api_version, **obj}
         metadata = dict(obj.get("metadata") or {})
@@ -139,6 +141,7 @@ class Store:
         subresource: str = "",
         manager: str = "",
         dry: bool = False,
+        strict: bool = False,
     ) -> Json:
         """Change an object by a function of it; returns it as it is then.
 
@@ -146,11 +149,13 @@ class Store:
         """
         with self.changed:
             before = self._found(resource, namespace, name)
-            after = how(copy.deepcopy(before))
+            after = self._pruned(resource, how(copy.deepcopy(before)), strict=strict)
             metadata = dict(after.get("metadata") or {})
             version = metadata.get("resourceVersion")
             if version not in (None, "", before["metadata"]["resourceVersion"]):
                 raise self._stale(resource, name)
+            if metadata.get("uid", before["metadata"]["uid"]) != before["metadata"]["uid"]:
+                raise self._stale(resource, name)  # of an object of the same name that is no more
             for field in _FIXED:
                 metadata.pop(field, None)
                 if field in before["metadata"]:
@@ -233,6 +238,21 @@ class Store:
         return ApiError(409, "Conflict", message, details(name, resource.group, resource.plural))
 
     @staticmethod
+    def _pruned(resource: Resource, given: Json, *, strict: bool) -> Json:
+        """What is kept of an object: a schema's unknown fields are dropped without a word."""
+        if resource.schema is None:
+            return given
+        made: Json = pruned(resource.schema, given)
+        gone = list(unknown(given, made))
+        if strict and gone:
+            said = ", ".join(f'unknown field "{path}"' for path in gone)
+            head = f'{resource.kind} in version "{resource.version}" cannot be handled as a '
+            raise ApiError(
+                400, "BadRequest", f"{head}{resource.kind}: strict decoding error: {said}"
+            )
+        return made
+
+    @staticmethod
     def _validate(resource: Resource, name: str, new: Json, old: Json | None) -> None:
         causes = violations(resource.schema, new, old) if resource.schema else []
         if resource.kind == "Event" and old is None:
@@ -253,9 +273,12 @@ class Store:
             raise invalid(resource.kind, group, name, [Cause("FieldValueInvalid", text, field)])
         return name
 
+    def now(self) -> datetime:
+        """The time that its time stamps are in: it begins at the same instant each time."""
+        return _EPOCH + timedelta(seconds=int(self._clock.now_s() - self._start_s))
+
     def _now(self) -> str:
-        at = _EPOCH + timedelta(seconds=int(self._clock.now_s() - self._start_s))
-        return at.strftime("%Y-%m-%dT%H:%M:%SZ")
+        return self.now().strftime("%Y-%m-%dT%H:%M:%SZ")
 
 
 def _meant(obj: Json) -> Json:

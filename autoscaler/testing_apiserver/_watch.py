@@ -8,6 +8,8 @@ from autoscaler.testing_apiserver._resources import Resource
 from autoscaler.testing_apiserver._status import ApiError, Json
 from autoscaler.testing_apiserver._store import Store
 
+_BOOKMARK_S = 60.0
+
 
 def selects(selector: str, obj: Json) -> bool:
     """Whether a label selector of equalities (``a=b,c!=d,e``) selects the object."""
@@ -29,12 +31,17 @@ def watch(
     resource: Resource,
     namespace: str,
     query: Mapping[str, str],
-    seconds: float,
+    second_s: float,
     closing: threading.Event,
 ) -> Iterator[Json]:
-    """The events, until the time is over or the server is closed."""
+    """The events, and a bookmark a minute, until the time is over or the server is closed.
+
+    ``second_s``: real seconds that one second lasts here.
+    """
     clock = SystemClock()
-    end_s = clock.now_s() + seconds
+    end_s = clock.now_s() + float(query.get("timeoutSeconds", "1800")) * second_s
+    marks = query.get("allowWatchBookmarks") in ("1", "true")
+    mark_s = clock.now_s() + _BOOKMARK_S * second_s
     selector, version = query.get("labelSelector", ""), int(query.get("resourceVersion") or 0)
     if version == 0:
         with store.changed:
@@ -55,8 +62,16 @@ def watch(
             if left_s <= 0 or closing.is_set():
                 break
             if store.version <= version:
-                store.changed.wait(left_s)
-    if query.get("allowWatchBookmarks") in ("1", "true"):
-        mark = {"resourceVersion": str(version)}
-        kind = {"kind": resource.kind, "apiVersion": resource.api_version}
-        yield {"type": "BOOKMARK", "object": {**kind, "metadata": mark}}
+                due_s = max(mark_s - clock.now_s(), 0.0) if marks else left_s
+                store.changed.wait(min(left_s, due_s))
+        if marks and clock.now_s() >= mark_s:
+            mark_s += _BOOKMARK_S * second_s
+            yield _bookmark(resource, version)
+    if marks:
+        yield _bookmark(resource, version)
+
+
+def _bookmark(resource: Resource, version: int) -> Json:
+    mark = {"resourceVersion": str(version)}
+    kind = {"kind": resource.kind, "apiVersion": resource.api_version}
+    return {"type": "BOOKMARK", "object": {**kind, "metadata": mark}}
