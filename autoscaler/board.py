@@ -1,12 +1,13 @@
 """All scenarios against all policies: what is played, and its summary by class of load."""
 
 import math
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any
 
+from autoscaler import __version__, policy_file, shipped
 from autoscaler import scenario as scenarios
-from autoscaler import shipped
+from autoscaler.sweeps import Journal, Workers, each
 from autoscaler.wiring import simulated
 
 SCHEMA = "autoscaler.scoreboard/v1"
@@ -22,7 +23,8 @@ def play(
     names: Sequence[str],
     policies: Sequence[str] = (),
     *,
-    jobs: int = 1,
+    workers: Workers = Workers(1),  # noqa: B008  # immutable
+    journal: Journal | None = None,
     on_done: Callable[[int], None] | None = None,
 ) -> dict[str, Any]:
     """Play scenarios; the result is the same with any number of processes, ``wall_s`` apart.
@@ -31,29 +33,24 @@ def play(
         names: names or files of scenarios.
         policies: names or files; empty: what each scenario names, else every shipped one, a few
             static widths and the oracle.
-        jobs: processes, a scenario each.
+        workers: who plays, a scenario each; on a cluster they need the same files.
+        journal: keeps what is played; None: nothing does.
         on_done: called with the number of scenarios done.
 
     Raises:
         AutoscalerError: a scenario is unusable.
     """
     entries: list[dict[str, Any]] = []
-    for entry in _played(names, policies, jobs):
+    items = [(name, tuple(policies)) for name in names]
+    for entry in each(_played, items, workers, keys=names, journal=journal):
         entries.append(entry)
         if on_done is not None:
             on_done(len(entries))
     return {"schema": SCHEMA, "scenarios": entries, "summary": summary(entries)}
 
 
-def _played(names: Sequence[str], policies: Sequence[str], jobs: int) -> Iterator[dict[str, Any]]:
-    if jobs == 1 or len(names) == 1:
-        for name in names:
-            yield play_one(name, policies)
-        return
-    from joblib import Parallel, delayed
-
-    parallel = Parallel(n_jobs=jobs, return_as="generator", batch_size=1)
-    yield from parallel(delayed(play_one)(name, policies) for name in names)
+def _played(item: tuple[str, tuple[str, ...]]) -> dict[str, Any]:
+    return play_one(*item)
 
 
 def play_one(name: str, policies: Sequence[str] = ()) -> dict[str, Any]:
@@ -77,6 +74,15 @@ def _few_static(scenario: scenarios.Scenario) -> tuple[str, ...]:
     last = len(static) - 1
     kept = {static[round(i * last / (_STATIC - 1))] for i in range(_STATIC)}
     return tuple(n for n in dict.fromkeys(names) if n in kept or n not in static)
+
+
+def identity(names: Sequence[str], policies: Sequence[str]) -> dict[str, Any]:
+    """What a scoreboard depends on, as far as files say it: whose journal a journal is."""
+    return {
+        "version": __version__,
+        "scenarios": {name: repr(scenarios.load(name, {})) for name in names},
+        "policies": {n: repr(policy_file.load(n)) for n in policies if n != simulated.ORACLE},
+    }
 
 
 def names() -> list[str]:

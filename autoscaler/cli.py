@@ -16,6 +16,7 @@ _COMMANDS = {
     "check": ("cli_check", "Look at everything that a run depends on, before it."),
     "simulate": ("cli_simulate", "Replay a trace through policies and print a scoreboard."),
     "scoreboard": ("cli_scoreboard", "Play all scenarios: a table and a picture."),
+    "tune": ("cli_tune", "Search a policy's parameters by simulation."),
     "demo": ("cli_demo", "Run the live loop against an emulated engine on this machine."),
     "calibrate": ("cli_calibrate", "Fit a width profile from benchmark tables."),
     "capture": ("cli_capture", "Measure a running deployment with streaming requests."),

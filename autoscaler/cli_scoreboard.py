@@ -13,6 +13,7 @@ from rich.table import Table
 from autoscaler import board, board_picture
 from autoscaler.errors import ConfigError
 from autoscaler.scoreboard import show as show_simulation
+from autoscaler.sweeps import Journal, Workers
 
 
 class OutputFormat(StrEnum):
@@ -34,7 +35,15 @@ def scoreboard(
             help="Repeatable. [default: all shipped, a few static widths, the oracle]",
         ),
     ] = None,
-    jobs: Annotated[int, typer.Option(min=1, help="Processes, a scenario each.")] = 1,
+    jobs: Annotated[
+        int | None, typer.Option(min=1, help="Processes, a scenario each. [default: one a core]")
+    ] = None,
+    cluster: Annotated[
+        str | None, typer.Option(metavar="tcp://HOST:PORT", help="Dask scheduler to compute on.")
+    ] = None,
+    resume: Annotated[
+        bool, typer.Option("--resume", help="Go on with what was interrupted in --out.")
+    ] = False,
     out: Annotated[
         Path | None,
         typer.Option(help="Folder for scoreboard.json, scoreboard.txt and scoreboard.svg."),
@@ -47,16 +56,22 @@ def scoreboard(
     """
     names = scenario or board.names()
     errors = Console(stderr=True)
+    journal = None
     if out is not None:
         _make(out)
+        of = board.identity(names, policy or ())
+        journal = Journal(out / "scoreboard.partial.jsonl", of, resume=resume)
     with Progress(console=errors, transient=True, disable=not errors.is_terminal) as progress:
         task = progress.add_task("scenarios", total=len(names))
         document = board.play(
             names,
             policy or (),
-            jobs=jobs,
+            workers=Workers(jobs, cluster),
+            journal=journal,
             on_done=lambda done: progress.update(task, completed=done),
         )
+    if journal is not None:
+        journal.close(remove=True)
     if out is not None:
         _write(out, document)
     if output is OutputFormat.JSON:

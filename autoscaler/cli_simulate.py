@@ -15,6 +15,7 @@ from autoscaler import scenario as scenarios
 from autoscaler import scoreboard
 from autoscaler.engine.loop import advance
 from autoscaler.errors import ConfigError
+from autoscaler.sweeps import Workers
 from autoscaler.wiring import simulated
 
 
@@ -82,20 +83,25 @@ def simulate(
     decisions: Annotated[
         Path | None, typer.Option(help="Write every decision to this JSONL file.")
     ] = None,
-    jobs: Annotated[int, typer.Option(min=1, help="Processes.")] = 1,
+    jobs: Annotated[
+        int | None, typer.Option(min=1, help="Processes. [default: one a core, if it is worth it]")
+    ] = None,
+    cluster: Annotated[
+        str | None, typer.Option(metavar="tcp://HOST:PORT", help="Dask scheduler to compute on.")
+    ] = None,
 ) -> None:
     """Replay a trace through one or several policies and print a scoreboard.
 
     Example: autoscaler simulate --trace requests.jsonl --policy threshold --policy static:4
     """
     options = dict(locals())
-    for name in ("scenario", "output", "decisions", "jobs"):
+    for name in ("scenario", "output", "decisions", "jobs", "cluster"):
         del options[name]
     options["trace"] = [str(path) for path in trace or ()]
     # Off is what a flag says when it is not there: a scenario file may still switch it on.
     options["skip_bad_rows"] = skip_bad_rows or None
     options["extrapolate"] = extrapolate or None
-    _run(options, scenario, output.value, decisions, jobs)
+    _run(options, scenario, output.value, decisions, Workers(jobs, cluster))
 
 
 def _run(
@@ -103,7 +109,7 @@ def _run(
     scenario_file: str | None,
     output: str,
     decisions: Path | None,
-    jobs: int,
+    workers: Workers,
 ) -> None:
     """Run the command.
 
@@ -112,7 +118,7 @@ def _run(
         scenario_file: name or file; None: flags alone.
         output: text | json.
         decisions: decision log to write; None: none.
-        jobs: processes.
+        workers: who plays.
 
     Raises:
         AutoscalerError: unusable options or files.
@@ -133,7 +139,7 @@ def _run(
             document = simulated.simulate(
                 scenario,
                 trace,
-                jobs=jobs,
+                workers=workers,
                 decisions=stream,
                 on_done=lambda done, total: progress.update(playing, completed=done, total=total),
             )

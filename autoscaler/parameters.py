@@ -7,12 +7,43 @@ says in ``where`` which one it was.
 import math
 import types
 from collections.abc import Mapping
-from dataclasses import MISSING, Field, fields
-from typing import Any, TypeVar, Union, get_args, get_origin, get_type_hints
+from dataclasses import MISSING, Field, dataclass, fields
+from typing import Annotated, Any, TypeVar, Union, get_args, get_origin, get_type_hints
 
 from autoscaler.errors import ConfigError
 
 P = TypeVar("P")
+
+
+@dataclass(frozen=True, slots=True)
+class Range:
+    """Where a search looks for a parameter's value: ``Annotated[float, Range(0.3, 1.0)]``.
+
+    Narrower than what is permitted: values outside it may be used, and make no sense to try.
+
+    Args:
+        low, high: both included, in the parameter's unit.
+        log: whether ratios count and not differences; ``low`` has to be above 0.
+    """
+
+    low: float
+    high: float
+    log: bool = False
+
+
+def ranges(cls: type[Any]) -> dict[str, tuple[Range, type[Any]]]:
+    """The parameters of ``cls`` that have a ``Range``, in their order, each with its number type.
+
+    Args:
+        cls: frozen dataclass of a policy's parameters.
+    """
+    found: dict[str, tuple[Range, type[Any]]] = {}
+    for name, hint in get_type_hints(cls, include_extras=True).items():
+        kind, *notes = get_args(hint) if get_origin(hint) is Annotated else (hint,)
+        for note in notes:
+            if isinstance(note, Range):
+                found[name] = note, kind
+    return found
 
 
 def require_number(

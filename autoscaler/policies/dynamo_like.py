@@ -3,7 +3,7 @@
 import math
 from collections import deque
 from dataclasses import dataclass
-from typing import Any
+from typing import Annotated, Any
 
 import numpy as np
 
@@ -11,7 +11,7 @@ from autoscaler.averages import RollingMean
 from autoscaler.errors import ConfigError
 from autoscaler.evidence import grounded
 from autoscaler.model import Observation, Proposal, SignalStatus
-from autoscaler.parameters import require_number, require_whole
+from autoscaler.parameters import Range, require_number, require_whole
 from autoscaler.ports import PolicyContext
 from autoscaler.window import RollingMin, elapsed
 
@@ -41,12 +41,12 @@ class Params:
             profile, and without one there is no slow path. Larger: a lower floor.
     """
 
-    load_interval_s: float = 5.0
-    throughput_interval_s: float = 180.0
-    down_sensitivity_ratio: float = 0.8
-    min_observations: int = 5
+    load_interval_s: Annotated[float, Range(5.0, 60.0, log=True)] = 5.0
+    throughput_interval_s: Annotated[float, Range(30.0, 600.0, log=True)] = 180.0
+    down_sensitivity_ratio: Annotated[float, Range(0.0, 1.0)] = 0.8
+    min_observations: Annotated[int, Range(1, 20)] = 5
     predictor: str = "constant"
-    history: int = 5
+    history: Annotated[int, Range(2, 10)] = 5
     rps_per_width: float | None = None
 
     def __post_init__(self) -> None:

@@ -2,11 +2,11 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Annotated, Any
 
 from autoscaler.errors import ConfigError
 from autoscaler.model import Observation, Proposal
-from autoscaler.parameters import from_mapping, require_number
+from autoscaler.parameters import Range, from_mapping, require_number
 from autoscaler.ports import PolicyContext
 from autoscaler.ratio_scaling import (
     Behaviour,
@@ -43,18 +43,18 @@ class Params:
     """
 
     signal: str = "running"
-    target: float = 12.0
+    target: Annotated[float, Range(2.0, 15.0)] = 12.0
     per_width: bool = True
     also: tuple[Mapping[str, bool | float | str], ...] = ()
-    tolerance: float = 0.1
+    tolerance: Annotated[float, Range(0.0, 0.3)] = 0.1
     period_s: float = 15.0
-    up_window_s: float = 0.0
+    up_window_s: Annotated[float, Range(0.0, 60.0)] = 0.0
     up_rates: tuple[Mapping[str, float], ...] = (
         {"percent": 100.0, "period_s": 15.0},
         {"width": 4.0, "period_s": 15.0},
     )
     up_select: str = "max"
-    down_window_s: float = 300.0
+    down_window_s: Annotated[float, Range(0.0, 1200.0)] = 300.0
     down_rates: tuple[Mapping[str, float], ...] = ({"percent": 100.0, "period_s": 15.0},)
     down_select: str = "max"
 

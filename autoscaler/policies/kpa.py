@@ -2,12 +2,12 @@
 
 import math
 from dataclasses import dataclass
-from typing import Any
+from typing import Annotated, Any
 
 from autoscaler.averages import RollingMean
 from autoscaler.evidence import grounded
 from autoscaler.model import Observation, Proposal
-from autoscaler.parameters import require_number, require_whole
+from autoscaler.parameters import Range, require_number, require_whole
 from autoscaler.ports import PolicyContext
 from autoscaler.window import RollingMax, elapsed
 
@@ -39,14 +39,14 @@ class Params:
         activation_width: least width whenever any is needed, >= 1. Larger: more GPU-hours.
     """
 
-    target_concurrency: float = 16.0
-    utilization_ratio: float = 0.7
-    stable_window_s: float = 60.0
-    panic_window_ratio: float = 0.1
-    panic_threshold_ratio: float = 2.0
+    target_concurrency: Annotated[float, Range(2.0, 32.0, log=True)] = 16.0
+    utilization_ratio: Annotated[float, Range(0.3, 1.0)] = 0.7
+    stable_window_s: Annotated[float, Range(15.0, 600.0, log=True)] = 60.0
+    panic_window_ratio: Annotated[float, Range(0.05, 1.0, log=True)] = 0.1
+    panic_threshold_ratio: Annotated[float, Range(1.05, 4.0)] = 2.0
     max_up_ratio: float = 1000.0
-    max_down_ratio: float = 2.0
-    scale_down_delay_s: float = 0.0
+    max_down_ratio: Annotated[float, Range(1.05, 4.0)] = 2.0
+    scale_down_delay_s: Annotated[float, Range(0.0, 1200.0)] = 0.0
     activation_width: int = 1
 
     def __post_init__(self) -> None:

@@ -1,11 +1,11 @@
 """Waiting requests over a threshold, as KEDA's users run it: more than 5 waiting, one more."""
 
 from dataclasses import dataclass
-from typing import Any
+from typing import Annotated, Any
 
 from autoscaler.evidence import missing
 from autoscaler.model import Observation, Proposal
-from autoscaler.parameters import require_number, require_whole
+from autoscaler.parameters import Range, require_number, require_whole
 from autoscaler.ports import PolicyContext
 from autoscaler.ratio_scaling import Behaviour, Direction, Metric, Rate, RatioScaler
 
@@ -27,10 +27,10 @@ class Params:
         fallback_after: evaluations with an unknown queue after which that is so, >= 1.
     """
 
-    threshold: float = 5.0
-    tolerance: float = 0.1
-    period_s: float = 15.0
-    down_window_s: float = 300.0
+    threshold: Annotated[float, Range(0.1, 50.0, log=True)] = 5.0
+    tolerance: Annotated[float, Range(0.0, 0.3)] = 0.1
+    period_s: Annotated[float, Range(5.0, 60.0)] = 15.0
+    down_window_s: Annotated[float, Range(0.0, 1200.0)] = 300.0
     fallback_width: int | None = None
     fallback_after: int = 3
 

@@ -1,11 +1,11 @@
 """Hysteresis on p95 TTFT and queue depth: a step when it hurts, a step back when it is quiet."""
 
 from dataclasses import dataclass
-from typing import Any
+from typing import Annotated, Any
 
 from autoscaler.errors import ConfigError
 from autoscaler.model import Observation, Proposal
-from autoscaler.parameters import require_number, require_whole
+from autoscaler.parameters import Range, require_number, require_whole
 from autoscaler.ports import PolicyContext
 from autoscaler.window import elapsed
 
@@ -38,16 +38,16 @@ class Params:
             reversals, slower to notice that requests have become cheaper.
     """
 
-    ttft_high_ratio: float = 0.8
-    ttft_low_ratio: float = 0.25
-    queue_high_per_width: float = 8.0
-    queue_low_per_width: float = 1.0
-    up_for_s: float = 15.0
-    down_for_s: float = 120.0
-    step_up: int = 1
-    step_down: int = 1
+    ttft_high_ratio: Annotated[float, Range(0.1, 1.0)] = 0.8
+    ttft_low_ratio: Annotated[float, Range(0.01, 0.5, log=True)] = 0.25
+    queue_high_per_width: Annotated[float, Range(0.25, 16.0, log=True)] = 8.0
+    queue_low_per_width: Annotated[float, Range(0.0, 4.0)] = 1.0
+    up_for_s: Annotated[float, Range(0.0, 60.0)] = 15.0
+    down_for_s: Annotated[float, Range(30.0, 1200.0, log=True)] = 120.0
+    step_up: Annotated[int, Range(1, 6)] = 1
+    step_down: Annotated[int, Range(1, 3)] = 1
     idle_for_s: float = 120.0
-    return_ratio: float = 0.8
+    return_ratio: Annotated[float, Range(0.4, 1.0)] = 0.8
     remember_s: float = 3600.0
 
     def __post_init__(self) -> None:

@@ -1,11 +1,11 @@
 """The saturation rule of llm-d's Workload Variant Autoscaler, V1: spare KV cache and queue."""
 
 from dataclasses import dataclass
-from typing import Any
+from typing import Annotated, Any
 
 from autoscaler.evidence import grounded
 from autoscaler.model import Observation, Proposal
-from autoscaler.parameters import require_number, require_whole
+from autoscaler.parameters import Range, require_number, require_whole
 from autoscaler.ports import PolicyContext
 from autoscaler.window import RollingMax, elapsed
 
@@ -30,12 +30,12 @@ class Params:
             read, >= 1; None: the profile's.
     """
 
-    kv_cache_threshold_ratio: float = 0.8
-    queue_threshold: float = 5.0
-    kv_spare_trigger_ratio: float = 0.1
-    queue_spare_trigger: float = 3.0
-    period_s: float = 60.0
-    peak_window_s: float = 60.0
+    kv_cache_threshold_ratio: Annotated[float, Range(0.4, 1.0)] = 0.8
+    queue_threshold: Annotated[float, Range(0.5, 20.0, log=True)] = 5.0
+    kv_spare_trigger_ratio: Annotated[float, Range(0.0, 0.5)] = 0.1
+    queue_spare_trigger: Annotated[float, Range(0.0, 10.0)] = 3.0
+    period_s: Annotated[float, Range(5.0, 120.0)] = 60.0
+    peak_window_s: Annotated[float, Range(0.0, 600.0)] = 60.0
     slots_per_width: int | None = None
 
     def __post_init__(self) -> None:

@@ -27,6 +27,7 @@ from autoscaler.sim.resize import ResizeModel
 from autoscaler.sim.score import score
 from autoscaler.sim.target import SimTarget
 from autoscaler.steering import Steering
+from autoscaler.sweeps import Workers, each
 from autoscaler.traces import Trace, load
 from autoscaler.wiring import clairvoyant, synthesis
 
@@ -34,6 +35,13 @@ SCHEMA = "autoscaler.simulation/v1"
 
 _PROBE_STREAM = 1
 """Lost scrapes are drawn from a stream of their own: they shift no failure of a resize."""
+
+_WORTH_A_WORKER = 3_000_000
+"""Requests that are played, over all runs, from which on processes pay: one takes about 2 s to
+start, in which the engine plays as many."""
+
+ORACLE = clairvoyant.NAME
+"""What the oracle is called among the policies, though it is none that a file describes."""
 
 _COVERED_BY_STATIC_WIDTHS = ("hold", "static")
 
@@ -227,7 +235,7 @@ def simulate(
     scenario: Scenario,
     trace: Trace,
     *,
-    jobs: int = 1,
+    workers: Workers = Workers(1),  # noqa: B008  # immutable
     decisions: TextIO | None = None,
     on_done: Callable[[int, int], None] | None = None,
 ) -> dict[str, Any]:
@@ -236,7 +244,7 @@ def simulate(
     Args:
         scenario: what to simulate.
         trace: the scenario's trace.
-        jobs: processes; the result is the same with any number.
+        workers: who plays, a run each; the result is the same whoever does.
         decisions: takes the decision log; with it the runs go one after the other.
         on_done: called with the number of runs done and that of all runs.
 
@@ -246,7 +254,7 @@ def simulate(
     resize = resize_model(scenario.resize)
     runs = plan(scenario)
     results: list[dict[str, Any]] = []
-    for entry in _results(scenario, trace, runs, resize, jobs, decisions):
+    for entry in _results(scenario, trace, runs, resize, workers, decisions):
         results.append(entry)
         if on_done is not None:
             on_done(len(results), len(runs))
@@ -287,22 +295,23 @@ def _results(
     trace: Trace,
     runs: Sequence[Run],
     resize: ResizeModel,
-    jobs: int,
+    workers: Workers,
     decisions: TextIO | None,
 ) -> Iterator[dict[str, Any]]:
     """The entries in the order of the runs, as they come."""
-    if jobs == 1 or decisions is not None or len(runs) == 1:
-        for run in runs:
-            log = None
-            if decisions is not None:
-                name = f"{run.profile.name}/{run.policy.name}"
-                log = JsonlLog(decisions, _steering(scenario, run).describe(name))
-            yield simulate_run(scenario, trace, run, resize, log)
+    if decisions is None:
+        if workers == Workers() and len(runs) * trace.requests < _WORTH_A_WORKER:
+            workers = Workers(1)
+        yield from each(_played, [(scenario, trace, run, resize) for run in runs], workers)
         return
-    from joblib import Parallel, delayed
+    for run in runs:
+        name = f"{run.profile.name}/{run.policy.name}"
+        log = JsonlLog(decisions, _steering(scenario, run).describe(name))
+        yield simulate_run(scenario, trace, run, resize, log)
 
-    parallel = Parallel(n_jobs=jobs, return_as="generator")
-    yield from parallel(delayed(simulate_run)(scenario, trace, run, resize) for run in runs)
+
+def _played(item: tuple[Scenario, Trace, Run, ResizeModel]) -> dict[str, Any]:
+    return simulate_run(*item)
 
 
 def _steering(scenario: Scenario, run: Run) -> Steering:
