@@ -13,11 +13,13 @@ from rich.progress import Progress
 
 from autoscaler import __version__, plugins, policy_file
 from autoscaler.errors import ConfigError
+from autoscaler.parameters import from_mapping
 from autoscaler.policy_file import PolicyChoice
 from autoscaler.sweeps import Journal, Workers
 from autoscaler.tuning import cases, report, tuned_file
 from autoscaler.tuning.goals import Goal
 from autoscaler.tuning.search import Search
+from autoscaler.tuning.space import Space
 
 _SCENARIO_OPTIONS = (
     *("profile", "resize", "initial_width", "min_width", "max_width"),
@@ -100,6 +102,7 @@ def tune(
     """
     options = dict(locals())
     choice = _start(policy)
+    space = Space(choice.kind, choice.params)
     common = {name: options[name] for name in _SCENARIO_OPTIONS}
     common["profile"] = [profile] if profile else None
     split = cases.split(
@@ -121,7 +124,7 @@ def tune(
         },
         resume=resume,
     )
-    search = Search(choice, split.tuned, goal, seed, Workers(jobs, cluster), journal)
+    search = Search(choice, space, split.tuned, goal, seed, Workers(jobs, cluster), journal)
     found = _searched(search, asked, Console(stderr=True))
     if found is None:
         journal.close(remove=True)
@@ -147,7 +150,8 @@ def _start(policy: str) -> PolicyChoice:
     """A file's values; of a kind its defaults and not what is shipped, which may be tuned."""
     choice = policy_file.load(policy)
     if policy in plugins.names("policies"):
-        return PolicyChoice(policy, policy, plugins.find("policies", policy).Params())
+        params = from_mapping(plugins.find("policies", policy).Params, {}, f"policy {policy}")
+        return PolicyChoice(policy, policy, params)
     return choice
 
 

@@ -1,4 +1,4 @@
-"""The search itself: CMA-ES in the unit cube, a generation at a time.
+"""The search itself: differential evolution in the unit cube, a generation at a time.
 
 The sequence of trials depends on the seed and on the scores alone, never on how many processes
 compute them: an interrupted search replays its journal and is where it was.
@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 
 from autoscaler.errors import ConfigError
 from autoscaler.policy_file import PolicyChoice
@@ -18,8 +19,8 @@ from autoscaler.tuning.cases import Case, outcome, played
 from autoscaler.tuning.goals import Goal, Outcome, score
 from autoscaler.tuning.space import Space
 
-_STEP = 0.2
-"""First standard deviation, share of each range."""
+_POPULATION = 20
+"""Enough to begin far apart, few enough for ten generations in 200 trials."""
 
 _IDLE_GENERATIONS = 20
 """Generations without anything new after which a space of few values is exhausted."""
@@ -27,6 +28,10 @@ _IDLE_GENERATIONS = 20
 _CONTRADICTION = 1e6
 """Score of parameters that contradict one another (a low mark above the high one): worse than all
 that can be played, and nothing to play."""
+
+
+class _Spent(Exception):
+    """No trials are left; SciPy has no other way to be told within a generation."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,7 +55,8 @@ class Search:
     """A search that can be stopped at any time and keeps the best so far.
 
     Args:
-        choice: the policy; its parameters are trial 0, and what each score is relative to.
+        choice: the policy.
+        space: around its parameters, which are trial 0 and what each score is relative to.
         cases: what it is tuned on, at least one.
         goal: the constraints.
         seed: of the search, >= 0.
@@ -61,13 +67,14 @@ class Search:
     def __init__(
         self,
         choice: PolicyChoice,
+        space: Space,
         cases: Sequence[Case],
         goal: Goal,
         seed: int,
         workers: Workers,
         journal: Journal | None = None,
     ) -> None:
-        self.space = Space(choice.params)
+        self.space = space
         self._trials: dict[str, Trial] = {}
         self._choice, self._cases, self._goal = choice, cases, goal
         self._seed, self._workers, self._journal = seed, workers, journal
@@ -94,27 +101,41 @@ class Search:
             trials: different parameters to play, trial 0 included, >= 1.
             on_done: called with the number of trials played.
         """
-        from cmaes import CMA
+        from scipy.optimize import differential_evolution
 
-        self._play([self.space.base], on_done)
-        point = np.array(self.space.point(self.space.base))
-        cube = np.tile([0.0, 1.0], (len(point), 1))
-        seed, idle = self._seed, 0
-        optimiser = CMA(mean=point, sigma=_STEP, bounds=cube, seed=seed)
-        while self.played < trials and idle < _IDLE_GENERATIONS:
-            points = [optimiser.ask() for _ in range(optimiser.population_size)]
-            asked = [self._params(p) for p in points]
+        base = self.space.point(self.space.base)
+        first = np.random.default_rng(self._seed).random((_POPULATION, len(base)))
+        first[0] = base
+        idle = 0
+
+        def generation(points: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
+            """Scores of the columns of ``points``."""
+            nonlocal idle
+            asked = [self._params(point) for point in points.T]
             known = {self._key(p): p for p in asked if p is not None}
             new = [p for key, p in known.items() if key not in self._trials]
             left = trials - self.played
             self._play(new[:left], on_done)
-            if len(new) > left:
-                return  # the generation stays unfinished: nothing comes after it
             idle = 0 if new else idle + 1
-            optimiser.tell([(p, self._score(a)) for p, a in zip(points, asked, strict=True)])
-            if optimiser.should_stop():
-                seed += 1
-                optimiser = CMA(mean=point, sigma=_STEP, bounds=cube, seed=seed)
+            if self.played >= trials or idle > _IDLE_GENERATIONS:
+                raise _Spent
+            return np.array([self._score(params) for params in asked])
+
+        self._play([self.space.base], on_done)
+        try:
+            differential_evolution(
+                generation,
+                [(0.0, 1.0)] * len(base),
+                init=first,
+                rng=self._seed,
+                maxiter=trials * _IDLE_GENERATIONS,
+                tol=0.0,
+                polish=False,  # there is no gradient to follow
+                vectorized=True,
+                updating="deferred",
+            )
+        except _Spent:
+            return
 
     def outcomes(self, params: Any, cases: Sequence[Case]) -> list[Outcome]:
         """How parameters fare in other cases."""

@@ -16,27 +16,25 @@ class Space:
     """The searched parameters of one policy.
 
     Args:
+        kind: the policy's, for messages.
         base: the parameters that the search begins with; what has no range stays as it is there.
 
     Raises:
         ConfigError: none of them has a range.
     """
 
-    def __init__(self, base: Any) -> None:
+    def __init__(self, kind: str, base: Any) -> None:
         self.base = base
         self._axes = ranges(type(base))
         if not self._axes:
-            raise ConfigError("policy: must have parameters that can be searched; it has none")
+            raise ConfigError(
+                f"policy {kind}: must have parameters with a range to search; has none"
+            )
 
     @property
     def names(self) -> list[str]:
         """The searched parameters, in their order."""
         return list(self._axes)
-
-    @property
-    def whole(self) -> list[bool]:
-        """Which of them are whole numbers."""
-        return [kind is int for _, kind in self._axes.values()]
 
     def values(self, params: Any) -> dict[str, float]:
         """The searched part of ``params``, by name."""

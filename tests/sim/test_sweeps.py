@@ -2,7 +2,6 @@
 
 import json
 import os
-import re
 import subprocess
 import sys
 import threading
@@ -47,45 +46,33 @@ def test_two_processes_give_what_one_gives(serial):
 
 
 @pytest.fixture(scope="module")
-def cluster() -> Iterator[str]:
+def cluster(tmp_path_factory) -> Iterator[str]:
     """A scheduler and two workers, as anybody starts them; the scheduler's address."""
-    environment = {**os.environ, "PYTHONPATH": str(Path(__file__).parents[2])}
-    dask = (sys.executable, "-m", "dask.__main__")
-    scheduler = subprocess.Popen(
-        [*dask, "scheduler", "--host", "127.0.0.1", "--port", "0", "--no-dashboard"],
-        stderr=subprocess.PIPE,
-        text=True,
-        env=environment,
-    )
-    running = [scheduler]
-    watchdog = threading.Timer(120, scheduler.kill)
-    watchdog.start()
+    told = tmp_path_factory.mktemp("dask") / "scheduler.json"
+    common = ("--host", "127.0.0.1", "--scheduler-file", str(told), "--no-dashboard")
+    worker = ("worker", *common, "--nworkers", "1", "--nthreads", "1", "--no-nanny")
+    running = [_dask("scheduler", *common, "--port", "0")]
     try:
-        assert scheduler.stderr is not None
-        address = None
-        for line in scheduler.stderr:
-            found = re.search(r"Scheduler at:\s+(tcp://\S+)", line)
-            if found:
-                address = found[1]
+        pause = threading.Event()
+        for _ in range(600):
+            if told.exists():
                 break
-        assert address is not None, "the scheduler did not start"
-        threading.Thread(target=scheduler.stderr.read, daemon=True).start()
-        for _ in range(2):
-            options = ("--nworkers", "1", "--nthreads", "1", "--no-nanny", "--no-dashboard")
-            running.append(
-                subprocess.Popen(
-                    [*dask, "worker", address, "--host", "127.0.0.1", *options],
-                    stderr=subprocess.DEVNULL,
-                    env=environment,
-                )
-            )
-        yield address
+            pause.wait(0.1)
+        running += [_dask(*worker), _dask(*worker)]
+        yield json.loads(told.read_text(encoding="utf-8"))["address"]
     finally:
-        watchdog.cancel()
         for process in reversed(running):
             process.terminate()
         for process in running:
             process.wait(timeout=30)
+
+
+def _dask(*arguments: str) -> subprocess.Popen[bytes]:
+    return subprocess.Popen(
+        [sys.executable, "-m", "dask.__main__", *arguments],
+        stderr=subprocess.DEVNULL,
+        env={**os.environ, "PYTHONPATH": str(Path(__file__).parents[2])},
+    )
 
 
 def test_a_cluster_of_two_workers_gives_what_one_process_gives(cluster, serial):
