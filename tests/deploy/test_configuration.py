@@ -25,7 +25,8 @@ def test_the_configuration_loads_as_it_is(name, tmp_path):
     settings = load(configuration(objects, tmp_path), {})
     home = one(objects, "Deployment")["metadata"]["namespace"]
     roles = {o["metadata"]["namespace"] for o in objects if o["kind"] == "Role"}
-    assert roles == {home} | {target.target.params.namespace for target in settings.targets}
+    steered = {target.target.params.namespace for target in settings.targets}
+    assert roles == {home} | steered | set(settings.objects.namespaces)
     assert settings.warnings == ()
     (container,) = pod(objects)["containers"]
     assert {"containerPort": settings.telemetry.port, "name": "telemetry"} in container["ports"]

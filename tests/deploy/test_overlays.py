@@ -20,7 +20,14 @@ FOLDERS = [*(f"overlays/{name}" for name in OVERLAYS), "base"]
 def test_the_overlays_are_those_that_the_readme_explains():
     text = (DEPLOY / "README.md").read_text()
     assert OVERLAYS == ["dry-run", "monitoring", "one-namespace", "several-namespaces"]
-    for name in [*OVERLAYS, "capacity", "targets/gpustack", "targets/scale", "targets/kserve"]:
+    for name in [
+        *OVERLAYS,
+        "capacity",
+        "targets/gpustack",
+        "targets/scale",
+        "targets/kserve",
+        "targets/objects",
+    ]:
         assert f"`{name}`" in text, name
 
 

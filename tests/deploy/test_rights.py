@@ -6,19 +6,25 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
 
 from autoscaler.cluster.connection import JSON_PATCH, MERGE_PATCH, Access, Connection, path
 from autoscaler.emulator.operator import Operator
 from autoscaler.errors import TargetError, TargetForbidden
 from autoscaler.model import SetResult
+from autoscaler.objects.resource import parse
+from autoscaler.objects.spec import Terms, resolved
+from autoscaler.settings.target import FileSet
 from autoscaler.targets import gpustack, kserve, scale_subresource
 from autoscaler.testing import ManualClock
 from autoscaler.testing_apiserver import ApiServer, Rule, User
 from tests.adapters.kubernetes.worlds import CRD, StubEngine, deployment
 
-from .rendered import OVERLAYS, Json, overlay, rendered
+from .rendered import DEPLOY, OVERLAYS, Json, overlay, rendered
 
+EXAMPLE: Json = yaml.safe_load((DEPLOY / "examples" / "width-autoscaler.yaml").read_text())
 TOKEN = "of-the-service-account"  # noqa: S105  # opens nothing but the fake server
+WIDTHS = ("autoscaling.elastic-width.io/v1alpha1", "widthautoscalers")
 ELSEWHERE = "kube-system"
 READING = {"get", "list", "watch"}
 
@@ -61,6 +67,7 @@ def clock() -> ManualClock:
 def api(clock: ManualClock) -> Iterator[ApiServer]:
     with ApiServer(clock) as server:
         server.install(CRD)
+        server.install(DEPLOY / "base" / "width-autoscaler-crd.yaml")
         yield server
 
 
@@ -102,6 +109,7 @@ def target(tmp_path: Path, name: str = "chat") -> gpustack.GpuStack:
         "targets/gpustack",
         "targets/scale",
         "targets/kserve",
+        "targets/objects",
         *map("overlays/{}".format, OVERLAYS),
     ],
 )
@@ -255,6 +263,7 @@ DENIED = [
     ("PUT", "v1", "configmaps", "elastic-observation-x"),
     ("DELETE", "v1", "configmaps", "autoscaler-memory"),
     ("DELETE", "coordination.k8s.io/v1", "leases", "autoscaler"),
+    ("GET", *WIDTHS, ""),
     ("GET", "apps/v1", "deployments", "autoscaler"),
     ("DELETE", "apps/v1", "deployments", "autoscaler"),
     ("POST", "apps/v1", "deployments", ""),
@@ -336,6 +345,36 @@ def test_a_kserve_service_is_scaled_with_nothing_but_its_role(api, tmp_path, lim
     assert scaled.read().desired == 2
     assert scaled.set_width(3, 2).result is SetResult.APPLIED
     scaled.close()
+
+
+def test_objects_are_read_watched_and_told_their_status_and_never_changed(api, limited):
+    connection = limited(overlay("several-namespaces"), "autoscaler")
+    kind = api.store.resource(*WIDTHS)
+    api.store.create(kind, "team-a", EXAMPLE, strict=True)
+    at = path(WIDTHS[0], "team-a", WIDTHS[1], "chat")
+    everything = path(WIDTHS[0], "team-a", WIDTHS[1], "")
+    assert [o["metadata"]["name"] for o in connection.get(everything)["items"]] == ["chat"]
+    seen = set(account(overlay("several-namespaces"), "autoscaler").rules)
+    assert any("watch" in rule.verbs and "widthautoscalers" in rule.resources for rule in seen)
+    connection.patch(f"{at}/status", {"status": {"width": {"desired": 4}}}, MERGE_PATCH)
+    assert connection.get(at)["status"]["width"] == {"desired": 4}
+    with pytest.raises(TargetForbidden):
+        connection.patch(at, {"spec": {"policy": "hold"}}, MERGE_PATCH)
+    with pytest.raises(TargetForbidden):
+        connection.send("DELETE", at, None)
+    with pytest.raises(TargetForbidden):
+        connection.get(path(WIDTHS[0], "team-b", WIDTHS[1], ""))
+
+
+def test_the_example_object_means_a_target_of_its_own_namespace(api, tmp_path):
+    kind = api.store.resource(*WIDTHS)
+    found = parse(api.store.create(kind, "team-a", EXAMPLE, strict=True))
+    assert found is not None
+    meant = resolved(found, Terms(5.0, FileSet(tmp_path / "autoscaler.yaml")))
+    assert (meant.problems, meant.warnings) == ([], [])
+    assert meant.settings is not None
+    assert meant.settings.name == "team-a/chat"
+    assert meant.settings.target.params.namespace == "team-a"
 
 
 def in_namespace(folder: str, namespace: str) -> list[Json]:
