@@ -8,11 +8,13 @@ layer is "not yet", never zero. It writes nothing and decides no width; it says 
 asked for now, and why not.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import StrEnum
 
+from autoscaler.memory import Memory
 from autoscaler.model import Resize, SetOutcome, SetResult, WidthStatus
 from autoscaler.parameters import require_number, require_whole
+from autoscaler.proof import blocking, converged, known, proof
 from autoscaler.window import elapsed
 
 
@@ -73,6 +75,7 @@ class Progress:
         changed: whether the state was entered, or a new resize begun, in this very tick: what is
             to be reported once.
         ended: the resize that was over in this very tick, however it went; None: none was.
+        foreign: whether somebody else has set the width since the last tick.
     """
 
     state: ConvergenceState
@@ -83,18 +86,7 @@ class Progress:
     ours: bool = False
     changed: bool = False
     ended: Resize | None = None
-
-
-def converged(status: WidthStatus, width: int) -> bool:
-    """Whether this read proves that ``width`` serves, by every layer that there is."""
-    if status.desired != width or status.effective != width or status.resizing:
-        return False
-    if not status.current or status.failure is not None or status.refusal is not None:
-        return False
-    for layer in status.layers:  # noqa: SIM110  # a generator would double the cost of a steady tick
-        if layer.value != width:
-            return False
-    return True
+    foreign: bool = False
 
 
 _STEADY = Progress(ConvergenceState.CONVERGED, "steady", "the width serves as desired", True)
@@ -122,6 +114,7 @@ class Convergence:
         self._seen = True  # whether our own write has shown up in a read
         self._generation: int | None = None  # the one our write made
         self._undecided = False  # our write's answer was ambiguous and nothing settled it yet
+        self._recalled = False  # whether this goes on from another process, and has seen nothing
 
     def advance(self, status: WidthStatus, now_s: float) -> Progress:
         """Take one reading into account.
@@ -135,6 +128,8 @@ class Convergence:
         self._settled = None
         if self._desired is None:
             return self._start(status, now_s)
+        if self._recalled and not self._go_on(status):
+            return self._begin(status, now_s, "width_unknown", status.present)
         if status.incarnation and status.incarnation != self._incarnation:
             if self._incarnation:
                 return self._restart(status, now_s)
@@ -170,7 +165,53 @@ class Convergence:
         # An ambiguous write must not make the old width look like somebody else's change.
         self._desired = expected if self._undecided else width
 
+    def recall(self, memory: Memory) -> None:
+        """Go on where another process has stopped, in place of whatever is known.
+
+        Args:
+            memory: what it left behind; one without a desired width is none.
+        """
+        if memory.desired is None:
+            return
+        self.state = ConvergenceState(memory.state)
+        in_flight = memory.in_flight and memory.resize is not None
+        self.resize = Resize(*memory.resize) if in_flight and memory.resize else None
+        self._ours = in_flight and memory.ours
+        self._desired, self._proven, self._incarnation = memory.desired, None, ""
+        self._undecided = self._ours and not memory.applied
+        self._seen, self._generation, self._settled = True, None, None
+        self._unproven_reads = 0
+        self._recalled = True
+
+    def remembered(self) -> Memory:
+        """What ``recall`` goes on from; a resize from a width to itself is none."""
+        resize = self.resize
+        if resize is None or resize.from_width == resize.to_width:
+            over = self.state not in (ConvergenceState.RESIZING, ConvergenceState.TIMED_OUT)
+            return Memory(self._desired, self.state.value if over else ConvergenceState.IDLE.value)
+        step = (resize.from_width, resize.to_width, resize.requested_at_s)
+        applied = not self._undecided
+        return Memory(self._desired, self.state.value, step, True, self._ours, applied)
+
+    @property
+    def desired(self) -> int | None:
+        """The desired width as last read or written; None: not read yet."""
+        return self._desired
+
     # One method a situation; each returns what the tick showed.
+
+    def _go_on(self, status: WidthStatus) -> bool:
+        """What the first reading says of a memory; False: the width has to be proven first."""
+        self._recalled = False
+        resize = self.resize
+        if resize is not None:
+            # No object keeps the wish: what the engine has now is what became of it, not somebody.
+            if not status.kept and status.desired == resize.from_width:
+                self._undecided, self._desired = True, status.desired
+            return True
+        idle = self.state in (ConvergenceState.IDLE, ConvergenceState.CONVERGED)
+        unproven = idle and status.desired == self._desired == status.present
+        return not unproven or converged(status, status.desired)
 
     def _start(self, status: WidthStatus, now_s: float) -> Progress:
         self._desired, self._incarnation = status.desired, status.incarnation
@@ -190,7 +231,8 @@ class Convergence:
     def _adopt(self, status: WidthStatus, now_s: float, code: str, origin: int) -> Progress:
         """A resize that somebody else asked for, or one that a lost width amounts to."""
         self._desired = status.desired
-        return self._begin(status, now_s, code, origin)
+        progress = self._begin(status, now_s, code, origin)
+        return replace(progress, foreign=True) if code == "foreign_write" else progress
 
     def _begin(self, status: WidthStatus, now_s: float, code: str, origin: int) -> Progress:
         self.state = ConvergenceState.RESIZING
@@ -238,9 +280,9 @@ class Convergence:
 
     def _resizing(self, status: WidthStatus, now_s: float) -> Progress:
         if converged(status, status.desired):
-            return self._over(ConvergenceState.CONVERGED, "converged", _proof(status), True)
+            return self._over(ConvergenceState.CONVERGED, "converged", proof(status), True)
         if status.current and status.failure is not None:
-            return self._over(ConvergenceState.FAILED, "failed", status.failure, _known(status))
+            return self._over(ConvergenceState.FAILED, "failed", status.failure, known(status))
         if status.current and status.refusal is not None:
             return self._over(ConvergenceState.REFUSED, "refused", status.refusal, False)
         if not status.current:
@@ -281,7 +323,7 @@ class Convergence:
             self._settled = status
             return _STEADY
         # Late success after a refusal, a failure or a time-out.
-        return self._over(ConvergenceState.CONVERGED, "converged", _proof(status), True)
+        return self._over(ConvergenceState.CONVERGED, "converged", proof(status), True)
 
     def _unsteady(self, status: WidthStatus, now_s: float) -> Progress:
         """No resize was in flight, and yet this read does not prove the desired width."""
@@ -292,7 +334,7 @@ class Convergence:
             if status.resizing and status.failure is None:
                 return self._adopt(status, now_s, "adopted", status.present)
             reason = status.failure or "the last resize failed"
-            return Progress(state, "failed", reason, _known(status))
+            return Progress(state, "failed", reason, known(status))
         if state is ConvergenceState.REFUSED:
             if status.current and status.refusal is None and status.failure is None:
                 return self._adopt(status, now_s, "refusal_lifted", status.present)
@@ -311,26 +353,3 @@ class Convergence:
             return self._adopt(status, now_s, "width_lost", origin)
         # Still the last proven width: probes fail under the very load that asks for growth.
         return Progress(self.state, "unproven", blocking(status), status.current)
-
-
-def blocking(status: WidthStatus) -> str:
-    """For people: the outermost layer that is not at the desired width, and where it is."""
-    for layer in status.layers:
-        if layer.value != status.desired:
-            at = "unread" if layer.value is None else f"{layer.value} of {status.desired}"
-            detail = layer.detail or status.detail
-            return f"waiting for layer {layer.name}: {at}" + (f" ({detail})" if detail else "")
-    if status.effective != status.desired:
-        at = "unread" if status.effective is None else str(status.effective)
-        detail = f" ({status.detail})" if status.detail else ""
-        return f"waiting for effective width {status.desired}: {at}{detail}"
-    return f"waiting: {status.detail or 'the target is still at it'}"
-
-
-def _proof(status: WidthStatus) -> str:
-    return f"width {status.effective} serves"
-
-
-def _known(status: WidthStatus) -> bool:
-    """Whether there is a real width to decide from."""
-    return status.current and (status.effective is not None or status.stable is not None)

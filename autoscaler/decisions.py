@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import IO, Any
 
 from autoscaler.errors import TraceError
+from autoscaler.memory import Memory
 from autoscaler.model import (
     Capabilities,
     Decision,
@@ -34,7 +35,7 @@ SCHEMA = "autoscaler.decision/v1"
 _SIGNALS = tuple(f.name for f in fields(Metrics) if f.name != "window_s")
 _PLAIN = {
     cls: tuple(f.name for f in fields(cls))
-    for cls in (Capabilities, Layer, Resize, Slo, Stage, WidthStatus, SetOutcome)
+    for cls in (Capabilities, Layer, Memory, Resize, Slo, Stage, WidthStatus, SetOutcome)
 }
 
 
@@ -196,6 +197,7 @@ def observation(content: Mapping[str, Any], tick: int) -> Observation:
         ),
         Slo(**content["slo"]),
         None if content["resize"] is None else Resize(**content["resize"]),
+        None if content.get("memory") is None else _memory(content["memory"]),
     )
 
 
@@ -222,7 +224,7 @@ def _observation(obs: Observation) -> dict[str, Any]:
     metrics: dict[str, Any] = {"window_s": _json(obs.metrics.window_s)}
     for name in _SIGNALS:
         metrics[name] = _encoded(getattr(obs.metrics, name))
-    return {
+    content = {
         "now_s": _json(obs.now_s),
         "metrics": metrics,
         "width": _json(_named(obs.width)),
@@ -230,6 +232,17 @@ def _observation(obs: Observation) -> dict[str, Any]:
         "slo": _json(_named(obs.slo)),
         "resize": None if obs.resize is None else _json(_named(obs.resize)),
     }
+    if obs.memory is not None:
+        content["memory"] = _json(_named(obs.memory))
+    return content
+
+
+def _memory(content: Mapping[str, Any]) -> Memory:
+    """JSON knows no tuples."""
+    lists = {key: tuple(content[key]) for key in ("reversals", "answered")}
+    refused = tuple((width, why) for width, why in content["refused"])
+    resize = None if content["resize"] is None else tuple(content["resize"])
+    return Memory(**{**content, **lists, "refused": refused, "resize": resize})
 
 
 def _encoded(signal: Signal) -> dict[str, Any]:

@@ -9,10 +9,12 @@ What the guards promise, whatever the policy says: no width out of bounds or off
 no shrink on missing data.
 """
 
+from collections import deque
 from dataclasses import replace
 
 from autoscaler import limits
 from autoscaler.limits import Params as Params
+from autoscaler.memory import Memory, Step
 from autoscaler.model import Capabilities, Observation, Proposal, Stage
 from autoscaler.window import RollingMax
 
@@ -56,16 +58,35 @@ class Guards:
 
     def resized(self, from_width: int, to_width: int, at_s: float) -> None:
         """A resize began. Refused and conflicting writes are none, and move no timer."""
-        history = self._history
-        direction = (to_width > from_width) - (to_width < from_width)
-        if direction * history.direction < 0:
-            history.reversals.append(at_s)
-        history.direction = direction or history.direction
-        history.over_at_s = at_s
+        self.recall(self.remembered(Memory(), (from_width, to_width, at_s)))
 
     def settled(self, at_s: float) -> None:
         """A resize is over, however it went: cool-downs and quarantine count from here."""
         self._history.over_at_s = at_s
+
+    def recall(self, memory: Memory) -> None:
+        """Go on with the cool-downs and the flap budget of another process."""
+        history = self._history
+        history.over_at_s, history.direction = memory.over_at_s, memory.direction
+        history.reversals = deque(memory.reversals)
+
+    def remembered(self, memory: Memory, step: Step | None = None) -> Memory:
+        """``memory`` with what ``recall`` goes on from.
+
+        Args:
+            memory: to be completed.
+            step: a resize that is about to begin; None: none is.
+        """
+        history = self._history
+        over_at_s, direction = history.over_at_s, history.direction
+        reversals = tuple(history.reversals)
+        if step is not None:
+            from_width, to_width, over_at_s = step
+            towards = (to_width > from_width) - (to_width < from_width)
+            if towards * direction < 0:
+                reversals = (*reversals, over_at_s)
+            direction = towards or direction
+        return replace(memory, over_at_s=over_at_s, direction=direction, reversals=reversals)
 
     def reach(self, capabilities: Capabilities) -> Capabilities:
         """What the target can do within these bounds: what policies get to see.

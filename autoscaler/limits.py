@@ -44,6 +44,12 @@ class Params:
             of the resize itself, s, >= 0: no shrink. At least the metrics' window.
         settle_holds_growth: whether growth waits for settle_s too. False: reacts sooner, and to
             the time to first token that the resize itself has caused.
+        override_hold_s: how long a width that somebody else has set is left alone, s, >= 0.
+            Larger: a person is respected longer, and an overload served worse meanwhile.
+        fight_after: writes of somebody else, each after one of ours, within fight_window_s, after
+            which it is a fight and we stop, >= 1; None: never. Larger: more resizes until then.
+        fight_window_s: the window of fight_after, s, > 0; time spent in override_hold_s is not
+            counted. A fight is over when the other has been quiet for the longer of the two.
     """
 
     min_width: int = 1
@@ -58,6 +64,9 @@ class Params:
     allow_shrink_attempt: bool = False
     settle_s: float = 30.0
     settle_holds_growth: bool = True
+    override_hold_s: float = 1800.0
+    fight_after: int | None = 3
+    fight_window_s: float = 1800.0
 
     def __post_init__(self) -> None:
         require_whole("guards.min_width", self.min_width, 0)
@@ -70,6 +79,9 @@ class Params:
         require_number("guards.scale_down_window_s", self.scale_down_window_s, 0)
         require_whole("guards.max_reversals_per_hour", self.max_reversals_per_hour, 1)
         require_number("guards.settle_s", self.settle_s, 0)
+        require_number("guards.override_hold_s", self.override_hold_s, 0)
+        require_whole("guards.fight_after", self.fight_after, 1)
+        require_number("guards.fight_window_s", self.fight_window_s, 0, above=True)
 
 
 @dataclass(slots=True)

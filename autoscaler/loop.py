@@ -15,6 +15,7 @@ from autoscaler.errors import (
     TargetForbidden,
     TargetRefused,
 )
+from autoscaler.keeping import Keeper
 from autoscaler.model import (
     Decision,
     Metrics,
@@ -48,12 +49,14 @@ class ControlLoop:
         slo: the objective.
         tick_s: seconds between two ticks, > 0.
         shadows: controllers by name that decide on the same observations and are never written.
+        keeper: keeps what the controller remembers; None: that ends with the process.
 
     Attributes:
         ticks: ticks done.
         missed_ticks: deadlines that had passed before their tick could start; they are skipped.
         lateness_s: how late the last tick started.
-        errors: number of errors by (port, class of error); ports are source, target, write.
+        errors: number of errors by (port, class of error); ports are source, target, write,
+            memory, and fight for fights with another writer that have begun.
         readable: whether the last tick could read source and target.
         last_tick_at_s: when the last tick began, loop's clock; None: none yet.
         observation, decision, outcome: of the last tick; None: none (yet), see ``DecisionLog``.
@@ -70,6 +73,7 @@ class ControlLoop:
         slo: Slo,
         tick_s: float = 5.0,
         shadows: Mapping[str, Controller] | None = None,
+        keeper: Keeper | None = None,
     ) -> None:
         require_number("tick_s", tick_s, 0, above=True)
         self.source = source
@@ -80,6 +84,7 @@ class ControlLoop:
         self.slo = slo
         self.tick_s = tick_s
         self.shadows: Mapping[str, Controller] = shadows or {}
+        self.keeper = keeper
         self.ticks = 0
         self.missed_ticks = 0
         self.lateness_s = 0.0
@@ -91,7 +96,7 @@ class ControlLoop:
         self.outcome: SetOutcome | None = None
         self.shadow_decisions: Mapping[str, Decision] = {}
         self._stopped = False
-        self._unread = ""
+        self._unread = "", ""
 
     @property
     def ready(self) -> bool:
@@ -158,15 +163,19 @@ class ControlLoop:
         else:
             decision = self.controller.step(obs)
             if decision.width is not None and decision.expected is not None:
-                outcome = self._write(decision.width, decision.expected)
+                outcome = self._write(decision, decision.width, decision.expected)
                 self.controller.on_outcome(decision, outcome, obs)
             if self.shadows:  # after the write, which they are not to delay
                 shadowed = {name: shadow.step(obs) for name, shadow in self.shadows.items()}
             resize = self.controller.resize
             if resize is not None:
+                can, memory = obs.capabilities, obs.memory
                 obs = Observation(
-                    number, now_s, obs.metrics, obs.width, obs.capabilities, obs.slo, resize
+                    number, now_s, obs.metrics, obs.width, can, obs.slo, resize, memory
                 )
+            if self.keeper is not None:
+                self.keeper.keep(self.controller, now_s)
+        self._count_others()
         state = self.controller.policy.state()
         if shadowed:
             self.log.record(decision, obs, outcome, state, shadowed)
@@ -192,21 +201,36 @@ class ControlLoop:
             capabilities = self.target.capabilities()
         except AutoscalerError as error:
             self._count("target", error)
-            self._unread = str(error)
+            self._unread = "target_unreadable", str(error)
             return None
+        memory = None
+        if self.keeper is not None and not self.keeper.recalled:
+            try:
+                memory = self.keeper.recall(now_s)
+            except AutoscalerError as error:
+                # A resize that an earlier process asked for must not be asked for again.
+                self._count("memory", error)
+                self._unread = "memory_unreadable", str(error)
+                return None
         self.readable = readable  # not before: a slow read after a failed one is no success yet
-        return Observation(number, now_s, metrics, width, capabilities, self.slo)
+        slo = self.slo
+        return Observation(number, now_s, metrics, width, capabilities, slo, memory=memory)
 
     def _unreadable(self, number: int, now_s: float) -> Decision:
-        code, reason = "target_unreadable", self._unread
+        code, reason = self._unread
         return Decision(
             number, now_s, None, None, code, reason, (Stage("loop", None, code, reason),)
         )
 
-    def _write(self, width: int, expected: int) -> SetOutcome:
+    def _write(self, decision: Decision, width: int, expected: int) -> SetOutcome:
         """Ask for a width; whatever is not plainly answered may have happened."""
         try:
-            outcome = self.target.set_width(width, expected)
+            if self.keeper is None:
+                outcome = self.target.set_width(width, expected)
+            else:
+                outcome = self.keeper.set_width(
+                    self.target, decision, width, expected, self.controller
+                )
         except AutoscalerError as error:
             self._count("write", error)
             for kind, result in _RESULTS:
@@ -216,6 +240,15 @@ class ControlLoop:
         if outcome.result not in (SetResult.APPLIED, SetResult.SKIPPED):
             self.errors["write", outcome.result.value] += 1
         return outcome
+
+    def _count_others(self) -> None:
+        """Errors that others count are shown here too."""
+        if self.controller.fights:
+            self.errors["fight", "ForeignWriter"] = self.controller.fights
+        if self.keeper is not None:
+            for kind, count in self.keeper.errors.items():
+                self.errors["memory", kind] += count
+            self.keeper.errors.clear()
 
     def _count(self, port: str, error: AutoscalerError) -> None:
         self.readable = False

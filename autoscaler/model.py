@@ -7,6 +7,11 @@ stamps become ages before they get here. ``None`` always means unknown, never ze
 from dataclasses import dataclass
 from enum import StrEnum
 
+from autoscaler.memory import Memory
+
+WRITER = "autoscaler"
+"""The name under which this program writes: that of its field manager."""
+
 
 class SignalStatus(StrEnum):
     """Whether a signal has a value, or the reason why it has none."""
@@ -207,6 +212,8 @@ class WidthStatus:
         failure: a resize that failed for good; None: none.
         resizing: the target says that a resize is going on; None: it cannot say.
         detail: for people.
+        writer: who set the desired width last, by name; "" where nobody says.
+        pause: what the object's own pause switch says, as it is there; None: it has none.
     """
 
     desired: int
@@ -220,6 +227,16 @@ class WidthStatus:
     failure: str | None = None
     resizing: bool | None = None
     detail: str = ""
+    writer: str = ""
+    pause: str | None = None
+
+    @property
+    def kept(self) -> bool:
+        """Whether the desired width is kept in an object: one that moves was moved by somebody.
+
+        Where it is not, it is what an engine happens to have, also after a crash.
+        """
+        return self.generation is not None or self.incarnation != ""
 
     @property
     def current(self) -> bool:
@@ -262,6 +279,7 @@ class Observation:
     """Everything that one decision may depend on.
 
     ``resize`` is filled in by the controller: the resize in flight, None when there is none.
+    ``memory`` is what an earlier process left behind, in the one tick that begins with it.
     """
 
     tick: int
@@ -271,6 +289,7 @@ class Observation:
     capabilities: Capabilities
     slo: Slo
     resize: Resize | None = None
+    memory: Memory | None = None
 
     @property
     def idle(self) -> bool:

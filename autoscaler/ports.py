@@ -79,6 +79,41 @@ class Target(Protocol):
         ...
 
 
+@runtime_checkable
+class MemoryPlace(Protocol):
+    """Where what a controller remembers outlives its process: one text a target."""
+
+    def recall(self) -> str | None:
+        """The text; None: there is none.
+
+        Raises:
+            TargetForbidden: reading it is not permitted.
+            TargetError: unreadable now.
+        """
+        ...
+
+    def remember(self, text: str) -> None:
+        """Keep a text in place of the last one.
+
+        Raises:
+            TargetConflict: another process has kept one since.
+            TargetError: it may not have been kept.
+        """
+        ...
+
+
+@runtime_checkable
+class RememberingTarget(MemoryPlace, Protocol):
+    """A target that keeps the text beside the width, and writes both in one.
+
+    ``recall`` gives what the last ``read`` found.
+    """
+
+    def set_width(self, width: int, expected: int, note: str | None = None) -> SetOutcome:
+        """As ``Target.set_width``, and keeps ``note`` exactly if it sets the width."""
+        ...
+
+
 class Policy(Protocol):
     """Turns an observation into a wish. May keep state; does no I/O and reads no clock.
 

@@ -35,6 +35,8 @@ class Steering:
         profile_name: what a replay finds the profile by, a shipped name or a file; None: nothing.
         epoch_s: Unix time at which the loop's clock showed 0, s; None: no wall clock. Tells equal
             settings apart in no way: it is a fact about the process.
+        pause: what is paused: all, up, down; None: nothing.
+        watches: whether its widths are never written.
     """
 
     policy: PolicyChoice
@@ -45,6 +47,8 @@ class Steering:
     profile: Profile | None = None
     profile_name: str | None = None
     epoch_s: float | None = field(default=None, compare=False)
+    pause: str | None = None
+    watches: bool = False
 
     def build_policy(self) -> Policy:
         """A new policy.
@@ -60,7 +64,13 @@ class Steering:
         Raises:
             ConfigError: as ``build_policy``.
         """
-        return Controller(self.build_policy(), Guards(self.guards), Convergence(self.convergence))
+        return Controller(
+            self.build_policy(),
+            Guards(self.guards),
+            Convergence(self.convergence),
+            watches=self.watches,
+            pause=self.pause,
+        )
 
     def retune(self, controller: Controller, before: "Steering") -> None:
         """Make ``controller``, which was built from ``before``, go by this from now on.
@@ -74,6 +84,7 @@ class Steering:
         if self.guards != before.guards:
             controller.guards.retune(self.guards)
         controller.convergence.params = self.convergence
+        controller.pause, controller.watches = self.pause, self.watches
 
     def describe(self, target: str) -> dict[str, Any]:
         """JSON-ready, for the decision log: what ``described`` reads."""
@@ -90,12 +101,18 @@ class Steering:
             "convergence": asdict(self.convergence),
             "profile": self.profile_name,
             "epoch_s": self.epoch_s,
+            "pause": self.pause,
+            "watches": self.watches,
         }
 
     @property
     def policy_inputs(self) -> tuple[Any, ...]:
         """What a policy is built from: equal ones make equal policies."""
         return self.policy.kind, self.policy.params, self.slo, self.tick_s, self.profile
+
+
+_BEFORE = {"override_hold_s": 0.0, "fight_after": None}
+"""Limits that did not exist yet when the oldest logs were recorded."""
 
 
 def described(content: Mapping[str, Any], where: str) -> Steering:
@@ -119,11 +136,13 @@ def described(content: Mapping[str, Any], where: str) -> Steering:
             PolicyChoice(chosen["name"], chosen["kind"], params),
             from_mapping(Slo, content["slo"], f"{where}: slo"),
             content["tick_s"],
-            from_mapping(limits.Params, content["guards"], f"{where}: guards"),
+            from_mapping(limits.Params, {**_BEFORE, **content["guards"]}, f"{where}: guards"),
             from_mapping(ConvergenceParams, content["convergence"], f"{where}: convergence"),
             None if profile is None else profiles.load(profile),
             profile,
             content.get("epoch_s"),
+            content.get("pause"),
+            content.get("watches", False),
         )
     except (KeyError, TypeError) as error:
         raise ConfigError(f"{where}: controller: must describe a controller; {error!r}") from error

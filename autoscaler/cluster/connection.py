@@ -32,13 +32,14 @@ from autoscaler.cluster.answers import (
     redacted,
 )
 from autoscaler.errors import ConfigError
+from autoscaler.model import WRITER
 from autoscaler.parameters import require_number
 
 Json = dict[str, Any]
 
 JSON_PATCH = "application/json-patch+json"
 MERGE_PATCH = "application/merge-patch+json"
-FIELD_MANAGER = "autoscaler"
+FIELD_MANAGER = WRITER
 
 _ACCOUNT = Path("/var/run/secrets/kubernetes.io/serviceaccount")
 _NAME = re.compile(r"[a-z0-9]([-a-z0-9.]{0,251}[a-z0-9])?")

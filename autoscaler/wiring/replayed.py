@@ -131,7 +131,7 @@ def _prepared(
     except ConfigError as error:
         raise ConfigError(f"{where}: must be decided again here; {error}") from error
     if policy is not None:
-        steering = replace(steering, policy=policy)
+        steering = replace(steering, policy=policy, watches=True)
     if held is None or tick <= held.tick:
         result.starts += 1  # tick numbers begin anew with each program and each new target
         return _Target(steering, steering.build(), entry.controller, tick)
