@@ -40,6 +40,7 @@ class Keeper:
         self._epoch_s = epoch_s
         self._saved: Memory | None = None
         self._failed_at_s: float | None = None
+        self._unclear_at_s: float | None = None
 
     def recall(self, now_s: float) -> Memory | None:
         """What an earlier process left behind; None: nothing.
@@ -85,7 +86,8 @@ class Keeper:
             if outcome.result is SetResult.APPLIED:
                 self._saved = memory
             elif outcome.result is SetResult.AMBIGUOUS:
-                self._saved = None  # the one or the other
+                # The one or the other is there; what failed just now is left alone for a tick.
+                self._saved, self._unclear_at_s = None, decision.at_s
             return outcome
         try:
             self._save(of.memory(decision, applied=False))
@@ -101,7 +103,7 @@ class Keeper:
     def keep(self, of: Controller, now_s: float) -> None:
         """Keep what is new since the last time, if anything is."""
         memory = of.memory()
-        if not memory.says_more_than(self._saved):
+        if now_s == self._unclear_at_s or not memory.says_more_than(self._saved):
             return
         if self._failed_at_s is not None and not elapsed(self._failed_at_s, now_s, _RETRY_S):
             return

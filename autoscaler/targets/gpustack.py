@@ -13,6 +13,7 @@ from autoscaler.cluster.answers import Gone, Unclear, outcome
 from autoscaler.cluster.connection import (
     FIELD_MANAGER,
     JSON_PATCH,
+    MERGE_PATCH,
     Access,
     Connection,
     path,
@@ -30,7 +31,8 @@ from autoscaler.model import (
     WidthStatus,
 )
 from autoscaler.parameters import require_number, require_whole
-from autoscaler.targets import _arguments, _fields, _preflight, _rivals
+from autoscaler.targets import _annotations, _arguments, _fields, _preflight, _rivals
+from autoscaler.targets._annotations import Annotations, annotations
 from autoscaler.targets._observation import Observed, Operation, observed, operation
 from autoscaler.targets._owner import owner
 from autoscaler.targets._role import Role, elastic_role
@@ -101,6 +103,7 @@ class GpuStack:
         self._path = path(params.api_version, params.namespace, "modeldeployments", params.name)
         self._where = f"ModelDeployment {params.namespace}/{params.name}"
         self._role: Role | None = None
+        self._annotations = Annotations()
         self._initial_width = params.initial_width
         self._master = ""
         self._can_shrink = Tristate.UNKNOWN if params.allow_shrink else Tristate.NO
@@ -131,7 +134,7 @@ class GpuStack:
         self.reference = replace(self.reference, uid=uid)
         generation = _fields.whole(self._where, metadata, "generation")
         role = elastic_role(self._where, deployment, self.params.role)
-        self._role = role
+        self._role, self._annotations = role, annotations(self._where, deployment)
         seen = self._document(f"elastic-observation-{uid}", until_s)
         record = self._document(f"elastic-resize-{uid}", until_s)
         found = None if seen is None else observed(f"{self._where}: observation", seen)
@@ -141,8 +144,8 @@ class GpuStack:
         self._note_boot(role.width, "" if found is None else found.master)
         return self._status(deployment, role.width, generation, found, on_record)
 
-    def set_width(self, width: int, expected: int) -> SetOutcome:
-        """Patch the role's width, if it is still the expected one.
+    def set_width(self, width: int, expected: int, note: str | None = None) -> SetOutcome:
+        """Patch the role's width, if it is still the expected one, and the note with it.
 
         A smaller width is refused here unless the parameters allow it: the operator's admission
         refuses it too, and what an older operator would do with it nobody has tried.
@@ -153,12 +156,25 @@ class GpuStack:
                 return SetOutcome(SetResult.CONFLICT, detail=f"the width is {self._role.width}")
             rule = "must not be smaller than the width in the spec (shrink_unsupported)"
             return SetOutcome(SetResult.REFUSED, detail=f"{self._where}: {rule}; got {width}")
-        answer = outcome(lambda: self._patch(width, expected))
+        answer = outcome(lambda: self._patch(width, expected, note))
         if shrink and answer.result is SetResult.REFUSED:
             self._can_shrink = Tristate.NO
         elif shrink and answer.result is SetResult.APPLIED:
             self._can_shrink = Tristate.YES
         return answer
+
+    def recall(self) -> str | None:
+        """The note as the last reading found it; None: there is none."""
+        return self._annotations.memory
+
+    def remember(self, text: str) -> None:
+        """Keep another note; changes neither the spec nor its generation.
+
+        Raises:
+            TargetError: it may not have been kept.
+        """
+        body = {"metadata": _annotations.merge(text)}
+        self._api.patch(self._path, body, MERGE_PATCH)
 
     def rehearse(self, width: int, expected: int) -> SetOutcome:
         """Have the API server check the very same patch without applying it."""
@@ -222,12 +238,15 @@ class GpuStack:
             return _MAX_WIDTH
         return initial
 
-    def _patch(self, width: int, expected: int, *, dry_run: bool = False) -> Mapping[str, Any]:
+    def _patch(
+        self, width: int, expected: int, note: str | None = None, *, dry_run: bool = False
+    ) -> Mapping[str, Any]:
         role = self._known_role()
         at = f"/spec/roles/{role.index}"
         body = [
             {"op": "test", "path": f"{at}/name", "value": role.name},
             {"op": "test", "path": f"{at}/elasticEp/width", "value": expected},
+            *([] if note is None else _annotations.json_patch(note, self._annotations)),
             {"op": "replace", "path": f"{at}/elasticEp/width", "value": width},
         ]
         written = self._api.patch(self._path, body, JSON_PATCH, dry_run=dry_run)
@@ -251,9 +270,12 @@ class GpuStack:
         except Gone:
             return None
 
+    def _writer(self, deployment: Mapping[str, Any]) -> str:
+        return "" if self._role is None else owner(deployment, self._role.managed)
+
     def _foreign(self, deployment: Mapping[str, Any]) -> str:
         """For people: who else set the width last; "" if we did, or nobody says."""
-        who = "" if self._role is None else owner(deployment, self._role.managed)
+        who = self._writer(deployment)
         return f"the width was last set by {who!r:.80}" if who not in ("", FIELD_MANAGER) else ""
 
     def _status(
@@ -282,6 +304,8 @@ class GpuStack:
                 refusal=refusal,
                 resizing=record is not None and record.running,
                 detail="; ".join(reason for reason in reasons if reason),
+                writer=self._writer(deployment),
+                pause=self._annotations.pause,
             )
         unprovable = condition.get("status") == "Unknown"
         reasons = [said if unprovable else "", seen.state, seen.reason]
@@ -304,6 +328,8 @@ class GpuStack:
             refusal=refusal,
             resizing=record is not None and record.running,
             detail=detail,
+            writer=self._writer(deployment),
+            pause=self._annotations.pause,
         )
 
 

@@ -20,7 +20,8 @@ from autoscaler.model import (
     WidthStatus,
 )
 from autoscaler.parameters import require_number, require_whole
-from autoscaler.targets import _fields, _preflight, _rivals
+from autoscaler.targets import _annotations, _fields, _preflight, _rivals
+from autoscaler.targets._annotations import Annotations, annotations
 from autoscaler.targets._owner import owner
 from autoscaler.targets._replicas import KINDS, Object
 
@@ -98,6 +99,7 @@ class KServe:
         self._path = path(params.api_version, params.namespace, "llminferenceservices", params.name)
         self._where = f"LLMInferenceService {params.namespace}/{params.name}"
         self._field = ("spec", "prefill") if params.role == "prefill" else ("spec",)
+        self._annotations = Annotations()
         self.reference = ObjectReference(
             params.api_version, "LLMInferenceService", params.namespace, params.name
         )
@@ -118,6 +120,8 @@ class KServe:
         service = self._api.get(self._path, until_s)
         wanted = self._wanted(service)
         uid = _fields.text(self._where, service, "metadata", "uid")
+        self._annotations = annotations(self._where, service)
+        pause, writer = self._annotations.pause, owner(service, self._managed)
         self.reference = replace(self.reference, uid=uid)
         kind = KINDS[self.params.workload]
         name = self.params.workload_name
@@ -126,7 +130,9 @@ class KServe:
             workload = self._api.get(at, until_s)
         except Gone:
             detail = f"KServe has not made the {self.params.workload} {name}"
-            return WidthStatus(wanted, None, incarnation=uid, detail=detail)
+            return WidthStatus(
+                wanted, None, incarnation=uid, detail=detail, writer=writer, pause=pause
+            )
         where = f"{self.params.workload} {self.params.namespace}/{name}"
         serving = kind.serving(where, workload)
         generation = _fields.whole(where, workload, "metadata", "generation")
@@ -143,10 +149,15 @@ class KServe:
             layers=(Layer("workload", passed_on), *serving.layers),
             failure=serving.failure,
             detail="; ".join(text for text in (unmet, serving.detail) if text),
+            writer=writer,
+            pause=pause,
         )
 
-    def set_width(self, width: int, expected: int) -> SetOutcome:
-        """Write the replicas, if they are the expected ones and nobody touches the service."""
+    def set_width(self, width: int, expected: int, note: str | None = None) -> SetOutcome:
+        """Write the replicas, if they are the expected ones and nobody touches the service.
+
+        The note goes into the same patch.
+        """
         until_s = self._api.deadline_s()
         try:
             service = self._api.get(self._path, until_s)
@@ -156,13 +167,34 @@ class KServe:
             return unwritten(error)
         if present != expected:
             return SetOutcome(SetResult.CONFLICT, detail=f"{self._where}: the width is {present}")
-        body = {"metadata": {"resourceVersion": version}, **self._change(width)}
+        metadata = {"resourceVersion": version}
+        if note is not None:
+            metadata |= _annotations.merge(note)
+        body = {"metadata": metadata, **self._change(width)}
 
         def write() -> Object:
             written = self._api.patch(self._path, body, MERGE_PATCH, until_s)
             return became(written, width, *self._field, "replicas")
 
         return replace(outcome(write), generation=None)
+
+    def recall(self) -> str | None:
+        """The note as the last reading found it; None: there is none."""
+        return self._annotations.memory
+
+    def remember(self, text: str) -> None:
+        """Keep another note; changes nothing of the spec.
+
+        Raises:
+            TargetError: it may not have been kept.
+        """
+        body = {"metadata": _annotations.merge(text)}
+        self._api.patch(self._path, body, MERGE_PATCH)
+
+    @property
+    def _managed(self) -> tuple[str, ...]:
+        """Path of the replicas in ``managedFields``."""
+        return tuple(f"f:{key}" for key in (*self._field, "replicas"))
 
     def rehearse(self, width: int) -> SetOutcome:
         """Have the API server check a write of ``width`` without doing it."""
@@ -179,11 +211,10 @@ class KServe:
         service = self._api.get(self._path)
         width = min(self._wanted(service) + 1, params.max_width)
         grant = "patch on llminferenceservices of serving.kserve.io in namespace "
-        managed = tuple(f"f:{key}" for key in (*self._field, "replicas"))
         kind = "LeaderWorkerSet" if params.workload == "leaderworkerset" else "Deployment"
         return [
             _preflight.rehearsed(self.rehearse(width), width, grant + params.namespace),
-            *_rivals.last_writer(owner(service, managed)),
+            *_rivals.last_writer(owner(service, self._managed)),
             *_rivals.of_replicas(self._api, params.namespace, kind, params.workload_name),
         ]
 

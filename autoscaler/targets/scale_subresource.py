@@ -21,6 +21,7 @@ from autoscaler.model import (
 )
 from autoscaler.parameters import require_number, require_whole
 from autoscaler.targets import _fields, _preflight, _rivals
+from autoscaler.targets._annotations import annotations
 from autoscaler.targets._owner import owner
 from autoscaler.targets._replicas import (
     KINDS,
@@ -30,6 +31,8 @@ from autoscaler.targets._replicas import (
     desired,
     ready_in_graph,
 )
+
+_MANAGED = ("f:spec", "f:replicas")
 
 
 @dataclass(frozen=True, slots=True)
@@ -136,6 +139,8 @@ class ScaleSubresource:
             layers=serving.layers,
             failure=serving.failure,
             detail=serving.detail,
+            writer=owner(obj, _MANAGED),
+            pause=annotations(self._where, obj).pause,
         )
 
     def set_width(self, width: int, expected: int) -> SetOutcome:
@@ -177,7 +182,7 @@ class ScaleSubresource:
         kind = _fields.text(self._where, obj, "kind")
         return [
             _preflight.rehearsed(self.rehearse(width), width, grant),
-            *_rivals.last_writer(owner(obj, ("f:spec", "f:replicas"))),
+            *_rivals.last_writer(owner(obj, _MANAGED)),
             *_rivals.of_replicas(self._api, params.namespace, kind, params.name),
         ]
 
