@@ -36,7 +36,7 @@ class Steering:
         epoch_s: Unix time at which the loop's clock showed 0, s; None: no wall clock. Tells equal
             settings apart in no way: it is a fact about the process.
         pause: what is paused: all, up, down; None: nothing.
-        watches: whether its widths are never written.
+        watches: whether its widths are never written; a fact about the process as well.
     """
 
     policy: PolicyChoice
@@ -48,7 +48,7 @@ class Steering:
     profile_name: str | None = None
     epoch_s: float | None = field(default=None, compare=False)
     pause: str | None = None
-    watches: bool = False
+    watches: bool = field(default=False, compare=False)
 
     def build_policy(self) -> Policy:
         """A new policy.

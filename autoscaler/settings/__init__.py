@@ -3,11 +3,19 @@
 ``load`` reads both. Relative paths in them are relative to the configuration file.
 """
 
-from autoscaler.settings.document import Log, Settings, SettingsError, TelemetrySection, load
+from autoscaler.settings.document import (
+    Log,
+    MemorySection,
+    Settings,
+    SettingsError,
+    TelemetrySection,
+    load,
+)
 from autoscaler.settings.target import PluginChoice, TargetSettings
 
 __all__ = [
     "Log",
+    "MemorySection",
     "PluginChoice",
     "Settings",
     "SettingsError",

@@ -52,6 +52,20 @@ class EventsSection(Section):
     enabled: bool = True
 
 
+class MemorySection(Section):
+    """Where the memory of targets is kept whose own object takes none.
+
+    ``path``: a file. ``namespace``: of the ConfigMap ``autoscaler-memory``, reached by
+    ``kubeconfig`` and ``context``. Neither: in a Pod the ConfigMap in its own namespace, elsewhere
+    nowhere.
+    """
+
+    path: str | None = None
+    namespace: Annotated[str, Field(pattern=r"^[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?$")] | None = None
+    kubeconfig: str | None = None
+    context: str | None = None
+
+
 class LeaderElection(Section):
     """Whether only one of several processes may write."""
 
@@ -95,6 +109,7 @@ class _File(BaseSettings):
     decisions: Decisions = Decisions()
     telemetry: TelemetrySection = TelemetrySection()
     events: EventsSection = EventsSection()
+    memory: MemorySection = MemorySection()
     leader_election: LeaderElection = LeaderElection()
     log: Log = Log()
     objects: ObjectsSection = ObjectsSection()
@@ -123,6 +138,7 @@ class Settings:
         decisions: path of the decision log; None: none is written.
         telemetry: where the program's own series are served.
         events: whether Kubernetes Events tell of changes.
+        memory: where memories are kept; its path is whole.
         log: form and level of the run's log.
         warnings: what is permitted and still looks like a mistake, one line each.
         effective: the merged configuration with secrets masked, for people.
@@ -138,6 +154,7 @@ class Settings:
     decisions: Path | None
     telemetry: TelemetrySection
     events: EventsSection
+    memory: MemorySection
     log: Log
     warnings: tuple[str, ...]
     effective: Mapping[str, Any]
@@ -180,6 +197,9 @@ def load(path: Path, environ: Mapping[str, str]) -> Settings:
     if not checked.targets and not checked.objects.enabled:
         rule = "must have at least one entry, unless objects.enabled is set; got none"
         problems.append(f"{where(('targets',))}: {rule}")
+    if checked.memory.path is not None and checked.memory.namespace is not None:
+        rule = "must not be given together with memory.namespace"
+        problems.append(f"{where(('memory', 'path'))}: {rule}; got {checked.memory.path!r}")
     targets, warnings = [], []
     for i, section in enumerate(checked.targets):
         resolved = resolve(section, ("targets", i), checked.tick_s, where, files)
@@ -197,12 +217,19 @@ def load(path: Path, environ: Mapping[str, str]) -> Settings:
         None if log is None else files.beside(log),
         checked.telemetry,
         checked.events,
+        _beside(checked.memory, files),
         checked.log,
         tuple(redaction.text(line) for line in warnings),
         masked(checked.model_dump()),
         redaction,
         files.read,
     )
+
+
+def _beside(memory: MemorySection, files: FileSet) -> MemorySection:
+    if memory.path is None:
+        return memory
+    return memory.model_copy(update={"path": str(files.beside(memory.path))})
 
 
 def _read(path: Path) -> dict[str, Any]:

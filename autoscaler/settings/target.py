@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
 from types import ModuleType
-from typing import Annotated, Any, get_type_hints
+from typing import Annotated, Any, Literal, get_type_hints
 
 from pydantic import BaseModel, ConfigDict, Field
 
@@ -52,6 +52,8 @@ class TargetSection(Section):
     guards: dict[str, Any] = {}
     convergence: dict[str, Any] = {}
     profile: str | None = None
+    pause: Literal["all", "up", "down"] | None = None
+    dry_run: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,6 +90,7 @@ class TargetSettings:
         target: the deployment whose width is steered.
         steering: how it is decided.
         shadows: how it would be decided otherwise: recorded and exported, never written.
+        dry_run: whether the target is read and never written.
     """
 
     name: str
@@ -95,6 +98,7 @@ class TargetSettings:
     target: PluginChoice
     steering: Steering
     shadows: tuple[Steering, ...] = ()
+    dry_run: bool = False
 
     def steers_same_as(self, other: "TargetSettings") -> bool:
         """Whether both steer one deployment, as far as their parameters tell.
@@ -187,7 +191,14 @@ class _Resolver:
                 if choice is None:
                     return None
                 made = Steering(
-                    choice, slo, self._tick_s, guards, convergence, profile, profile_name
+                    choice,
+                    slo,
+                    self._tick_s,
+                    guards,
+                    convergence,
+                    profile,
+                    profile_name,
+                    pause=section.pause,
                 )
                 made.build_policy()
             except ConfigError as error:
@@ -202,7 +213,7 @@ class _Resolver:
         if found.problems or source is None or target is None or live is None:
             return found
         kept = tuple(shadow for shadow in shadows if shadow is not None)
-        found.settings = TargetSettings(section.name, source, target, live, kept)
+        found.settings = TargetSettings(section.name, source, target, live, kept, section.dry_run)
         return found
 
     def _plugin(self, group: str, key: str, given: dict[str, Any]) -> PluginChoice | None:

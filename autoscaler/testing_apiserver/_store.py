@@ -10,6 +10,7 @@ from datetime import UTC, datetime, timedelta
 
 from autoscaler.ports import Clock
 from autoscaler.testing_apiserver._event_rules import event_violations
+from autoscaler.testing_apiserver._managed import managed_fields
 from autoscaler.testing_apiserver._patch import Owners, leaves
 from autoscaler.testing_apiserver._resources import BUILT_IN, Resource, from_crd, with_defaults
 from autoscaler.testing_apiserver._schema import pruned, unknown, violations
@@ -60,6 +61,7 @@ class Store:
         self._clock, self._start_s = clock, clock.now_s()
         self._objects: dict[tuple[Resource, str, str], Json] = {}
         self._owners: dict[str, Owners] = {}
+        self._wrote_at: dict[tuple[str, str], str] = {}  # by uid and manager
         self.history: list[Happening] = []
 
     def install(self, crd: Json) -> None:
@@ -228,6 +230,12 @@ class Store:
         owners.update({path: manager for path, value in has.items() if had.get(path) != value})
         for path in set(owners) - set(has):
             del owners[path]
+        uid = after["metadata"]["uid"]
+        self._wrote_at[uid, manager] = self._now()
+        wrote_at = {by: at for (of, by), at in self._wrote_at.items() if of == uid}
+        entries = managed_fields(after["apiVersion"], owners, wrote_at)
+        if entries:
+            after["metadata"]["managedFields"] = entries
 
     def _stale(self, resource: Resource, name: str) -> ApiError:
         message = (

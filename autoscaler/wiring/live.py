@@ -15,6 +15,7 @@ from autoscaler.ports import Clock
 from autoscaler.settings import Settings, TargetSettings
 from autoscaler.telemetry import Telemetry
 from autoscaler.wiring.decision_file import DecisionFile
+from autoscaler.wiring.memories import Memories
 from autoscaler.wiring.worker import STALLED_TICKS, Change, Outlets, Worker
 
 _LAST_WORDS_S = 2.0
@@ -85,7 +86,9 @@ class LiveRun:
         file = None if path is None else DecisionFile(path, self._on_file_state)
         self._objects = objects
         on_tick = None if objects is None else objects.on_tick
-        self._outlets = Outlets(self.telemetry, logger, file, settings.events.enabled, on_tick)
+        memories = Memories(settings.memory, settings.tick_s)
+        events = settings.events.enabled
+        self._outlets = Outlets(self.telemetry, logger, file, events, on_tick, memories)
         self.refused: dict[str, str] = {}
         self.workers: dict[str, Worker] = {}
         self.workers = self._new_workers(settings)
@@ -127,7 +130,7 @@ class LiveRun:
                 everything stays as it was.
         """
         # Shared by the loops that go on.
-        for key in ("telemetry", "decisions", "events", "log", "objects"):
+        for key in ("telemetry", "decisions", "events", "memory", "log", "objects"):
             if getattr(settings, key) != getattr(self.settings, key):
                 raise ConfigError(f"{settings.files[0]}: {key}: must stay as it is until a restart")
         self.refused = {}

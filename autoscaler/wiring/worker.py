@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 from autoscaler.clock import wall_s
 from autoscaler.controller import Controller
 from autoscaler.journal import Journal, Logger
+from autoscaler.keeping import Keeper
 from autoscaler.loop import ControlLoop
 from autoscaler.model import Decision, Observation, SetOutcome
 from autoscaler.ports import Clock, DecisionLog, MetricsSource, SourceContext, Target
@@ -20,6 +21,7 @@ from autoscaler.settings import TargetSettings
 from autoscaler.targets.dry_run import DryRun
 from autoscaler.telemetry import Telemetry
 from autoscaler.wiring.decision_file import DecisionFile, FileLog
+from autoscaler.wiring.memories import Memories
 
 if TYPE_CHECKING:
     from autoscaler.wiring.event_log import EventLog
@@ -71,6 +73,7 @@ class Outlets:
         file: the decision log; None: none is written.
         events: whether Kubernetes Events tell of it, where the target is an object.
         on_tick: called after each tick with the target's name and its loop; None: nobody asks.
+        memories: where memories are kept; None: they end with the process.
     """
 
     telemetry: Telemetry
@@ -78,6 +81,7 @@ class Outlets:
     file: DecisionFile | None = None
     events: bool = False
     on_tick: Callable[[str, ControlLoop], None] | None = None
+    memories: Memories | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,7 +102,7 @@ class Worker:
         redaction: of the whole configuration.
         clock: shared by all loops.
         outlets: where ticks are shown.
-        dry_run: read the target and never write it.
+        dry_run: read the target and never write it, whatever the settings say.
 
     Raises:
         ConfigError: source, target or policy cannot be built.
@@ -114,11 +118,11 @@ class Worker:
         dry_run: bool = False,
     ) -> None:
         self._epoch_s = wall_s() - clock.now_s()
+        self._dry_run = dry_run
         settings = self._dated(settings)
         self.settings = settings
         self.failure: BaseException | None = None
         self._outlets = outlets
-        self._dry_run = dry_run
         self._clock = _Wakeable(clock)
         self._lock = threading.Lock()
         self._change: Change | None = None
@@ -155,7 +159,7 @@ class Worker:
         """
         settings = self._dated(settings)
         before = self.settings
-        moved = settings.target != before.target
+        moved = (settings.target, settings.dry_run) != (before.target, before.dry_run)
         resourced = settings.source != before.source or settings.steering.slo != before.steering.slo
         return Change(
             settings,
@@ -165,12 +169,20 @@ class Worker:
         )
 
     def _dated(self, settings: TargetSettings) -> TargetSettings:
-        """The same settings with the wall clock that policies with a calendar need."""
+        """The same settings with the wall clock that policies with a calendar need.
+
+        And with what only a worker knows: whose widths are never written.
+        """
+        epoch_s, watches = self._epoch_s, self._writes_nothing(settings)
+        shadows = (replace(s, epoch_s=epoch_s, watches=True) for s in settings.shadows)
         return replace(
             settings,
-            steering=replace(settings.steering, epoch_s=self._epoch_s),
-            shadows=tuple(replace(shadow, epoch_s=self._epoch_s) for shadow in settings.shadows),
+            steering=replace(settings.steering, epoch_s=epoch_s, watches=watches),
+            shadows=tuple(shadows),
         )
+
+    def _writes_nothing(self, settings: TargetSettings) -> bool:
+        return settings.dry_run or self._dry_run
 
     def take_up(self, change: Change) -> None:
         """Go by a change, made by ``prepare``, from the next tick on."""
@@ -270,7 +282,19 @@ class Worker:
             steering.slo,
             steering.tick_s,
             {shadow.policy.name: shadow.build() for shadow in settings.shadows},
+            self._keeper(settings, target),
         )
+
+    def _keeper(self, settings: TargetSettings, target: Target) -> Keeper | None:
+        """What keeps the controller's memory; None: nothing is written, or there is no place."""
+        memories = self._outlets.memories
+        if self._writes_nothing(settings) or memories is None:
+            return None
+        keeper = memories.keeper(settings.name, target, self._clock)
+        if keeper is None:
+            logger = self._outlets.logger.bind(target=settings.name)
+            logger.warning("memory_ends_with_the_process", cure="set memory.path")
+        return keeper
 
     def _log(self, settings: TargetSettings, redaction: Redaction) -> DecisionLog:
         logs: list[DecisionLog] = [self._journal]
@@ -304,7 +328,7 @@ class Worker:
 
     def _target(self, settings: TargetSettings) -> Target:
         target: Target = settings.target.module.build(settings.target.params)
-        return DryRun(target) if self._dry_run else target
+        return DryRun(target) if self._writes_nothing(settings) else target
 
     def _engines(self) -> int | None:
         """The effective width as the last tick read it."""

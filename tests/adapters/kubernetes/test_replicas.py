@@ -328,3 +328,25 @@ def test_kserve_keeps_the_contract_of_its_port(
 ) -> None:
     cluster.create(*SERVICE, {"replicas": 2})
     check_target(service())
+
+
+@pytest.mark.parametrize("role", ["main", "prefill"])
+def test_kserve_keeps_a_note_with_the_replicas_and_shows_its_switch_and_writer(
+    cluster: Cluster, service: Callable[..., kserve.KServe], api: ApiServer, role: str
+) -> None:
+    cluster.create(*SERVICE, {"replicas": 2, "prefill": {"replicas": 2}})
+    target = service(role)
+    assert (target.read().pause, target.recall()) == (None, None)
+    assert target.set_width(3, 2, "a note").result is SetResult.APPLIED
+    assert sum(r.method == "PATCH" for r in api.requests) == 1
+    status = target.read()
+    assert (status.desired, status.writer, target.recall()) == (3, "autoscaler", "a note")
+    target.remember("another")
+    kind = api.store.resource(*SERVICE[:2])
+
+    def pause(found: dict[str, Any]) -> dict[str, Any]:
+        found["metadata"]["annotations"]["autoscaling.elastic-width.io/pause"] = "down"
+        return found
+
+    api.store.change(kind, NS, "a", pause)
+    assert (target.read().pause, target.recall()) == ("down", "another")

@@ -10,6 +10,7 @@ from autoscaler.convergence import Convergence
 from autoscaler.convergence import Params as Patience
 from autoscaler.emulator.operator import Answer, Operator, Pace
 from autoscaler.guards import Guards
+from autoscaler.keeping import Keeper
 from autoscaler.limits import Params as Limits
 from autoscaler.loop import ControlLoop
 from autoscaler.model import Decision, Metrics, Observation, SetOutcome, Signal, Slo, Stage
@@ -21,6 +22,7 @@ from autoscaler.testing_apiserver import ApiServer
 
 CRD = Path(__file__).parents[2] / "data" / "apiserver" / "modeldeployment-crd.yaml"
 NAMESPACE, NAME = "gpustack-bench", "b2-elastic-ep"
+EPOCH_S = 1_764_000_000.0
 ARGUMENTS = ("--tensor-parallel-size", "2", "--elastic-ep-max-dp-size", "8")
 
 
@@ -104,6 +106,8 @@ class World:
         wanted: int = 4,
         pace: Pace | None = None,
         timeout_s: float = 1200.0,
+        remembers: bool = False,
+        limits: dict[str, Any] | None = None,
         **params: Any,
     ) -> None:
         self.api, self.clock = api, clock
@@ -115,16 +119,29 @@ class World:
         self.engine = StubEngine(clock)
         self.operations = Connection(Access(kubeconfig))
         self.operator = Operator(self.operations, NAMESPACE, self.engine, clock, pace)
-        self.target = gpustack.build(
-            gpustack.Params(NAMESPACE, NAME, kubeconfig=kubeconfig, **params)
-        )
+        self.params = gpustack.Params(NAMESPACE, NAME, kubeconfig=kubeconfig, **params)
+        self.wanted, self.timeout_s, self.remembers = wanted, timeout_s, remembers
+        self.limits = limits or {}
+        self.target = gpustack.build(self.params)
         self.log = Log()
-        source = FakeSource(Metrics(30.0, queue_depth=Signal(5.0), ttft_p95_s=Signal(1.0)))
-        guards = Guards(Limits(min_width=2, cooldown_down_s=0.0, scale_down_window_s=0.0))
-        convergence = Convergence(Patience(timeout_s=timeout_s))
-        controller = Controller(Static(Width(wanted)), guards, convergence)
-        self.loop = ControlLoop(source, self.target, controller, clock, self.log, Slo())
+        self.start()
         self.operator.run_once()
+
+    def start(self) -> None:
+        """A new process; the one before may have ended anywhere."""
+        self.target.close()
+        self.target = gpustack.build(self.params)
+        source = FakeSource(Metrics(30.0, queue_depth=Signal(5.0), ttft_p95_s=Signal(1.0)))
+        free = {"min_width": 2, "cooldown_down_s": 0.0, "scale_down_window_s": 0.0}
+        controller = Controller(
+            Static(Width(self.wanted)),
+            Guards(Limits(**{**free, **self.limits})),
+            Convergence(Patience(timeout_s=self.timeout_s)),
+        )
+        keeper = Keeper(self.target, lambda: EPOCH_S) if self.remembers else None
+        self.loop = ControlLoop(
+            source, self.target, controller, self.clock, self.log, Slo(), keeper=keeper
+        )
 
     def close(self) -> None:
         self.operations.close()
@@ -164,6 +181,25 @@ class World:
             for r in self.api.requests
             if r.method == "PATCH" and r.path.endswith(f"modeldeployments/{NAME}")
         ]
+
+    @property
+    def widths(self) -> list[int]:
+        """Widths that the deployment was patched to, whether it took them or not."""
+        patches = [json.loads(body) for body in self.writes]
+        return [patch[-1]["value"] for patch in patches if isinstance(patch, list)]
+
+    def annotate(self, **switches: str | None) -> None:
+        """An operator sets annotations of ours; None takes one away."""
+
+        def change(found: dict[str, Any]) -> dict[str, Any]:
+            held = found["metadata"].setdefault("annotations", {})
+            for key, value in switches.items():
+                held[f"autoscaling.elastic-width.io/{key}"] = value
+                if value is None:
+                    del held[f"autoscaling.elastic-width.io/{key}"]
+            return found
+
+        self.api.store.change(self.kind, NAMESPACE, NAME, change, manager="kubectl-annotate")
 
     def get(self) -> dict[str, Any]:
         return self.api.store.get(self.kind, NAMESPACE, NAME)

@@ -198,7 +198,8 @@ def test_A07_timed_out_holds_for_ever_and_never_grows_further():
 
 
 def test_G33_foreign_writes_count_as_resizes_so_the_flap_budget_ends_the_fight():
-    run = Run(params=replace(FREE, max_reversals_per_hour=3))
+    alone = replace(FREE, override_hold_s=0, fight_after=None)
+    run = Run(params=replace(alone, max_reversals_per_hour=3))
     writes = 0
     for _ in range(20):
         decision = run.step("applied")

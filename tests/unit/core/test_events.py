@@ -101,8 +101,11 @@ def test_somebody_elses_resize_is_told_as_adopted():
     play.run(10)
     play.target.apply(3)
     play.policy.width = 3
-    assert play.run(100) == ["ResizeAdopted", "ResizeConverged"]
+    assert play.run(100) == ["ResizeAdopted", "ResizeConverged", "ManualOverride"]
     assert "width 2 -> 3" in play.told[0][1].message
+    assert play.told[-1][1].message.endswith(
+        "somebody else has set the width to 3: respected for 1800 s"
+    )
 
 
 def test_a_refused_write_warns_with_what_was_said():

@@ -116,7 +116,7 @@ BAD = {
         {"tik_s": 1},
         (
             "tik_s: unknown key; must be one of tick_s, targets, decisions, telemetry, "
-            "events, leader_election, log, objects"
+            "events, memory, leader_election, log, objects"
         ),
     ),
     "unknown key below": (
@@ -157,7 +157,7 @@ BAD = {
             "targets[0].guards.max_gpu: unknown key; must be one of min_width, max_width, "
             "max_gpus, max_step_up, max_step_down, cooldown_up_s, cooldown_down_s, "
             "scale_down_window_s, max_reversals_per_hour, allow_shrink_attempt, "
-            "settle_s, settle_holds_growth"
+            "settle_s, settle_holds_growth, override_hold_s, fight_after, fight_window_s"
         ),
     ),
     "negative objective": (
@@ -318,7 +318,7 @@ def test_a_whole_target_may_come_from_the_environment(tmp_path):
             (
                 "unknown name; must be one of AUTOSCALER_TICK_S, AUTOSCALER_TARGETS, "
                 "AUTOSCALER_DECISIONS, AUTOSCALER_TELEMETRY, AUTOSCALER_EVENTS, "
-                "AUTOSCALER_LEADER_ELECTION, "
+                "AUTOSCALER_MEMORY, AUTOSCALER_LEADER_ELECTION, "
                 "AUTOSCALER_LOG, AUTOSCALER_OBJECTS"
             ),
         ),
@@ -328,7 +328,7 @@ def test_a_whole_target_may_come_from_the_environment(tmp_path):
             (
                 "unknown name; must be one of AUTOSCALER_TICK_S, AUTOSCALER_TARGETS, "
                 "AUTOSCALER_DECISIONS, AUTOSCALER_TELEMETRY, AUTOSCALER_EVENTS, "
-                "AUTOSCALER_LEADER_ELECTION, "
+                "AUTOSCALER_MEMORY, AUTOSCALER_LEADER_ELECTION, "
                 "AUTOSCALER_LOG, AUTOSCALER_OBJECTS"
             ),
         ),

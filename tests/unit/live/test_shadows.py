@@ -16,8 +16,9 @@ from autoscaler.testing import FakeSource, FakeTarget, ManualClock, observation
 FREE = Params(cooldown_down_s=0, scale_down_window_s=0, settle_s=0, max_reversals_per_hour=None)
 
 
-def a_controller(width):
-    return Controller(static.build(static.Params(width), PolicyContext(Slo(), 5.0)), Guards(FREE))
+def a_controller(width, **given):
+    policy = static.build(static.Params(width), PolicyContext(Slo(), 5.0))
+    return Controller(policy, Guards(FREE), **given)
 
 
 def a_loop(shadows):
@@ -31,7 +32,7 @@ def a_loop(shadows):
         log,
         Slo(),
         5.0,
-        {f"static:{w}": a_controller(w) for w in shadows},
+        {f"static:{w}": a_controller(w, watches=True) for w in shadows},
     )
     return loop, target, log, clock
 
