@@ -10,11 +10,11 @@ from typing import Any
 
 from autoscaler.cluster.answers import Gone
 from autoscaler.cluster.connection import MERGE_PATCH, Connection, path
-from autoscaler.errors import TargetConflict
+from autoscaler.errors import TargetConflict, TargetError
 
 NAME = "autoscaler-memory"
 
-_ATTEMPTS = 4  # other targets write the same object, each about twice a resize
+_ATTEMPTS = 8  # other targets write the same object, each about twice a resize
 
 
 class MemoryMap:
@@ -65,9 +65,11 @@ class MemoryMap:
             self._ours |= {present, text}
             try:
                 self._write(found, text, until_s)
-            except TargetConflict:
-                if attempt == _ATTEMPTS:
-                    raise
+            except TargetConflict as error:
+                if attempt == _ATTEMPTS:  # others' keys: no conflict about this one
+                    raise TargetError(
+                        f"{self._where}: not kept, others write it: {error}"
+                    ) from error
             else:
                 self._ours = {text}
                 return
