@@ -27,7 +27,8 @@ class MemoryMap:
     """
 
     def __init__(self, api: Connection, namespace: str, key: str) -> None:
-        self._api, self._key = api, key
+        # A target that an object declares is called namespace/name; a key has no slash.
+        self._api, self._key = api, key.replace("/", "__")
         self._maps = path("v1", namespace, "configmaps", "")
         self._path = path("v1", namespace, "configmaps", NAME)
         self._where = f"ConfigMap {namespace}/{NAME}: {key}"
