@@ -49,6 +49,11 @@ SERIES: Mapping[str, Series] = {
     "autoscaler_gpu_seconds_total": Series(
         COUNTER, ("target",), "GPUs allocated, integrated over time."
     ),
+    "autoscaler_gpus": Series(
+        GAUGE,
+        ("target",),
+        "GPUs allocated now: from the request on, and until the width is really gone.",
+    ),
     "autoscaler_signal": Series(
         GAUGE, ("target", "signal"), "Signal as read, in the unit its name ends in."
     ),
@@ -287,6 +292,7 @@ class Telemetry(Collector):
         self._gpu_s.setdefault(target, 0.0)
         width = max(obs.width.desired, obs.width.present, asked)
         held.gpus, held.seen_at_s = float(width * obs.capabilities.gpus_per_width), obs.now_s
+        held.gauges["autoscaler_gpus"] = {(target,): held.gpus}
 
     def _add_resize(self, target: str, held: _Target, progress: Progress, now_s: float) -> None:
         timed_out = progress.changed and progress.state is ConvergenceState.TIMED_OUT

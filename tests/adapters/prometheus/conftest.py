@@ -16,17 +16,30 @@ from autoscaler.clock import SystemClock
 from tests.adapters.prometheus.servers import free_port
 
 _CONFIG = """
-global: {{scrape_interval: {interval_ms}ms, scrape_timeout: {interval_ms}ms}}
+global:
+  scrape_interval: {interval_ms}ms
+  scrape_timeout: {interval_ms}ms
+  evaluation_interval: {interval_ms}ms
+rule_files: {rules}
 scrape_configs:
 {jobs}
 """
-_JOB = "- {{job_name: {name}, static_configs: [{{targets: ['{target}'], labels: {labels}}}]}}\n"
+_JOB = "- {{job_name: {name}, static_configs: [{{targets: {targets}, labels: {labels}}}]}}\n"
 
 
 class Prometheus:
-    """One that scrapes given targets each ``interval_ms``; on a port of its own."""
+    """One that scrapes given targets each ``interval_ms``; on a port of its own.
 
-    def __init__(self, folder: Path, jobs: dict[str, tuple[str, dict[str, str]]], interval_ms: int):
+    Targets are by job; a job may have several, separated by blanks. ``rules`` is a file of rules.
+    """
+
+    def __init__(
+        self,
+        folder: Path,
+        jobs: dict[str, tuple[str, dict[str, str]]],
+        interval_ms: int,
+        rules: Path | None = None,
+    ):
         binary = shutil.which("prometheus")
         if binary is None:
             pytest.fail("needs Prometheus: apt-get install prometheus")
@@ -34,11 +47,12 @@ class Prometheus:
         self._folder = folder
         self.port = free_port()
         lines = "".join(
-            _JOB.format(name=name, target=target, labels=json.dumps(labels))
+            _JOB.format(name=name, targets=json.dumps(target.split()), labels=json.dumps(labels))
             for name, (target, labels) in jobs.items()
         )
         self._config = folder / "prometheus.yml"
-        self._config.write_text(_CONFIG.format(interval_ms=interval_ms, jobs=lines))
+        named = json.dumps([] if rules is None else [str(rules)])
+        self._config.write_text(_CONFIG.format(interval_ms=interval_ms, jobs=lines, rules=named))
         self._process: subprocess.Popen[bytes] | None = None
         self._clock = SystemClock()
 
@@ -87,6 +101,12 @@ class Prometheus:
         (element,) = self.query(query, at_s)
         return float(element["value"][1])
 
+    def rules(self) -> list[dict[str, Any]]:
+        """Every rule with its health."""
+        with urllib.request.urlopen(f"{self.url}/api/v1/rules", timeout=10) as answer:  # noqa: S310
+            groups = json.load(answer)["data"]["groups"]
+        return [rule for group in groups for rule in group["rules"]]
+
     def wait_for(self, happened: Callable[[], bool], what: str, within_s: float = 30.0) -> None:
         """Wait until something has happened."""
         until_s = self._clock.now_s() + within_s
@@ -117,20 +137,24 @@ def start_prometheus(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Start
     with ExitStack() as stack:
 
         def start(
-            jobs: dict[str, tuple[str, dict[str, str]]], interval_ms: int = 200
+            jobs: dict[str, tuple[str, dict[str, str]]],
+            interval_ms: int = 200,
+            rules: Path | None = None,
         ) -> Prometheus:
-            return stack.enter_context(
-                _running(tmp_path_factory.mktemp("prometheus"), jobs, interval_ms)
-            )
+            folder = tmp_path_factory.mktemp("prometheus")
+            return stack.enter_context(_running(folder, jobs, interval_ms, rules))
 
         yield start
 
 
 @contextmanager
 def _running(
-    folder: Path, jobs: dict[str, tuple[str, dict[str, str]]], interval_ms: int
+    folder: Path,
+    jobs: dict[str, tuple[str, dict[str, str]]],
+    interval_ms: int,
+    rules: Path | None,
 ) -> Iterator[Prometheus]:
-    prometheus = Prometheus(folder, jobs, interval_ms)
+    prometheus = Prometheus(folder, jobs, interval_ms, rules)
     prometheus.start()
     try:
         yield prometheus

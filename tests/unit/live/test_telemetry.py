@@ -253,6 +253,7 @@ def test_gpu_seconds_count_from_the_request_on(setup):
     one = setup()
     one.ticks(3)  # asked for 4 in the first tick: from there on both are allocated
     assert one.samples()["autoscaler_gpu_seconds_total",] == 4 * 10.0
+    assert one.samples()["autoscaler_gpus",] == 4
 
 
 def test_ticks_are_timed(setup):

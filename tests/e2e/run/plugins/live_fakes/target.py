@@ -28,10 +28,13 @@ class Target:
             if state["reads_left"] == 0:
                 state["effective"] = state["desired"]
             write(self.params.path, state)
-        return WidthStatus(state["desired"], state["effective"], state["effective"])
+        said = {key: state[key] for key in ("refusal", "failure") if key in state}
+        return WidthStatus(state["desired"], state["effective"], state["effective"], **said)
 
     def set_width(self, width, expected):
         state = read(self.params.path)
+        if "answer" in state:
+            return SetOutcome(SetResult(state["answer"]))
         if state["desired"] != expected:
             return SetOutcome(SetResult.CONFLICT)
         state["writes"] = [*state.get("writes", []), width]
