@@ -22,6 +22,7 @@ from autoscaler.settings.target import FileSet, Section, TargetSection, TargetSe
 from autoscaler.settings.where import Where, dotted
 
 _PORT_MAX = 65_535
+_DECISION_LOG_MIN_BYTES = 2**20  # a few minutes' worth: less is a mistaken unit
 
 
 class SettingsError(ConfigError):
@@ -34,9 +35,14 @@ class SettingsError(ConfigError):
 
 
 class Decisions(Section):
-    """Where the decision log is appended to; ``path`` None: nowhere."""
+    """Where the decision log is appended to; ``path`` None: nowhere.
+
+    A file that would get longer than ``max_bytes`` becomes ``PATH.1``, in the place of the one
+    before; None: it grows, and something else rotates it.
+    """
 
     path: str | None = None
+    max_bytes: Annotated[int, Field(ge=_DECISION_LOG_MIN_BYTES)] | None = None
 
 
 class TelemetrySection(Section):
@@ -136,6 +142,7 @@ class Settings:
         targets: what is steered, each name once.
         objects: whether and where WidthAutoscaler objects declare further targets.
         decisions: path of the decision log; None: none is written.
+        decisions_max_bytes: longest that it may get; None: no limit.
         telemetry: where the program's own series are served.
         events: whether Kubernetes Events tell of changes.
         memory: where memories are kept; its path is whole.
@@ -152,6 +159,7 @@ class Settings:
     targets: tuple[TargetSettings, ...]
     objects: ObjectsSection
     decisions: Path | None
+    decisions_max_bytes: int | None
     telemetry: TelemetrySection
     events: EventsSection
     memory: MemorySection
@@ -215,6 +223,7 @@ def load(path: Path, environ: Mapping[str, str]) -> Settings:
         tuple(target for target in targets if target is not None),
         checked.objects,
         None if log is None else files.beside(log),
+        checked.decisions.max_bytes,
         checked.telemetry,
         checked.events,
         _beside(checked.memory, files),

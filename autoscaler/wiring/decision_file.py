@@ -1,4 +1,4 @@
-"""The decision log of a run: appended to a file that other programs may rotate.
+"""The decision log of a run: appended to a file that is rotated, here or by other programs.
 
 A full disk loses lines, never the loop: it goes on, counts, and says so once. Opened for each
 line, so that a renamed or removed file is followed by a new one.
@@ -28,10 +28,18 @@ class DecisionFile:
         path: file, made when the first line comes; its folder has to exist.
         on_state: called when writing begins to fail, with what went wrong, and with None when
             it works again.
+        max_bytes: a file that would get longer becomes ``PATH.1``, in the place of the one before,
+            so that a volume of twice as much never fills up; None: somebody else rotates.
+
+    Attributes:
+        max_bytes: may be changed at any time.
     """
 
-    def __init__(self, path: Path, on_state: Callable[[str | None], None]) -> None:
+    def __init__(
+        self, path: Path, on_state: Callable[[str | None], None], max_bytes: int | None = None
+    ) -> None:
         self.path = path
+        self.max_bytes = max_bytes
         self._on_state = on_state
         self._failing = False
         self._lock = threading.Lock()
@@ -41,6 +49,7 @@ class DecisionFile:
         problem = None
         with self._lock:
             try:
+                self._rotate(len(line.encode()))
                 self._write(line.encode())
             except OSError as error:
                 problem = f"{self.path}: {error.strerror or error}"
@@ -48,6 +57,13 @@ class DecisionFile:
         if changed:
             self._on_state(problem)
         return problem is None
+
+    def _rotate(self, coming_bytes: int) -> None:
+        if self.max_bytes is None or not self.path.exists():
+            return
+        size = self.path.stat().st_size
+        if size and size + coming_bytes >= self.max_bytes:
+            self.path.replace(self.path.with_name(f"{self.path.name}.1"))
 
     def _write(self, line: bytes) -> None:
         flags = os.O_RDWR | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC

@@ -83,7 +83,9 @@ class LiveRun:
         self._clock, self._dry_run = clock, dry_run
         self._logger = logger
         path = settings.decisions
-        file = None if path is None else DecisionFile(path, self._on_file_state)
+        file = None
+        if path is not None:
+            file = DecisionFile(path, self._on_file_state, settings.decisions_max_bytes)
         self._objects = objects
         on_tick = None if objects is None else objects.on_tick
         memories = Memories(settings.memory, settings.tick_s)
@@ -133,6 +135,8 @@ class LiveRun:
         for key in ("telemetry", "decisions", "events", "memory", "log", "objects"):
             if getattr(settings, key) != getattr(self.settings, key):
                 raise ConfigError(f"{settings.files[0]}: {key}: must stay as it is until a restart")
+        if self._outlets.file is not None:
+            self._outlets.file.max_bytes = settings.decisions_max_bytes
         self.refused = {}
         new = self._new_workers(settings)
         changes = self._changes(settings)

@@ -33,6 +33,9 @@ def test_the_configuration_loads_as_it_is(name, tmp_path):
     assert settings.telemetry.host == "0.0.0.0"  # noqa: S104  # the kubelet's probes come to the Pod's address
     mounts = [m["mountPath"] for m in container["volumeMounts"] if not m.get("readOnly")]
     assert str(settings.decisions.parent) in mounts
+    limit = next(v for v in pod(objects)["volumes"] if v["name"] == "decisions")
+    assert limit["emptyDir"]["sizeLimit"] == "512Mi"  # beyond it the kubelet evicts the Pod
+    assert 2 * settings.decisions_max_bytes < 512 * 2**20
 
 
 @pytest.mark.parametrize("name", OVERLAYS)

@@ -52,6 +52,25 @@ def test_a_rotated_file_is_followed_by_a_new_one(tmp_path):
     assert len(read(path)[0]) == len(read(tmp_path / "log.jsonl.1")[0]) == 1
 
 
+def test_a_file_never_gets_longer_than_it_may_and_two_are_kept(tmp_path):
+    path = tmp_path / "log.jsonl"
+    file = DecisionFile(path, lambda _: None, max_bytes=4 * len(GOOD))
+    for written in range(1, 20):
+        assert file.append(GOOD)
+        sizes = [p.stat().st_size for p in tmp_path.iterdir()]
+        assert all(size <= 4 * len(GOOD) for size in sizes)
+        assert sum(len(read(p)[0]) for p in tmp_path.iterdir()) >= min(written, 4)
+    assert {p.name for p in tmp_path.iterdir()} == {"log.jsonl", "log.jsonl.1"}
+
+
+def test_a_line_longer_than_the_limit_is_written_all_the_same(tmp_path):
+    path = tmp_path / "log.jsonl"
+    file = DecisionFile(path, lambda _: None, max_bytes=10)
+    assert file.append(GOOD)
+    assert file.append(GOOD)
+    assert len(read(path)[0]) == 1
+
+
 def test_a_line_cut_off_by_a_crash_is_left_out_and_swallows_no_other(tmp_path):
     path = tmp_path / "log.jsonl"
     path.write_text(GOOD + "\n" + GOOD[:400], encoding="utf-8")
