@@ -6,11 +6,12 @@ its write went (``on_outcome``); everything else it remembers itself.
 
 from dataclasses import replace
 
-from autoscaler.convergence import Convergence, Progress
+from autoscaler.convergence import Convergence, ConvergenceState, Progress
 from autoscaler.guards import Guards
 from autoscaler.memory import Memory, Step
 from autoscaler.model import (
     WRITER,
+    Capabilities,
     Decision,
     Observation,
     Proposal,
@@ -18,10 +19,12 @@ from autoscaler.model import (
     SetOutcome,
     SetResult,
     Stage,
+    Tristate,
 )
 from autoscaler.override import Override
 from autoscaler.pause import Pause, paused
 from autoscaler.ports import Policy
+from autoscaler.proof import lacks_members
 from autoscaler.refusals import Refusals
 
 _NO_RESIZE_CODES = ("width_lost", "width_unknown", "restarted")
@@ -127,7 +130,8 @@ class Controller:
             trail = (Stage("memory", memory.desired, *memory.told), *trail)
         if not progress.may_write:
             self.guards.remember(proposal, obs)
-            return self._hold(obs, progress.code, progress.reason, trail)
+            held = self._hold(obs, progress.code, progress.reason, trail)
+            return self._way_back(progress, obs, seen.capabilities, trail) or held
 
         if obs.width.desired == 0 and seen.capabilities.min_width > 0:
             # Nobody but a person scales to a width that is out of bounds: it means "off".
@@ -273,6 +277,32 @@ class Controller:
             self.guards.settled(now_s)
         if progress.resize is None:
             self._counted = None
+
+    def _way_back(
+        self,
+        progress: Progress,
+        obs: Observation,
+        reach: Capabilities,
+        trail: tuple[Stage, ...],
+    ) -> Decision | None:
+        """Back to the width that serves, after a growth of ours whose members never came.
+
+        Members that wait for GPUs for good would keep the spec from ever following the load down,
+        and the next growth from being looked at. None: no way back, or not wanted: what an engine
+        is still at is never interrupted, and what a person asked for is the person's to take back.
+        """
+        width, back = obs.width, obs.width.present
+        given_up = progress.state is ConvergenceState.TIMED_OUT and progress.ours
+        if not given_up or not lacks_members(width) or width.resizing or not width.current:
+            return None
+        if obs.capabilities.can_shrink is not Tristate.YES or not reach.permits(back):
+            return None
+        pause = None if self.watches else paused(width.pause, self.pause)
+        switched = self._switched_off(pause, obs) is not None
+        if back >= width.desired or switched or self._unwritable(back, obs, pause) is not None:
+            return None
+        reason = f"back to the width that serves: {progress.reason}"
+        return Decision(obs.tick, obs.now_s, back, width.desired, "reverted", reason, trail)
 
     def _unwritable(self, width: int, obs: Observation, pause: Pause | None) -> Stage | None:
         """Why this width is not to be asked for although policy and guards agree on it."""

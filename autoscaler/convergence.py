@@ -14,7 +14,7 @@ from enum import StrEnum
 from autoscaler.memory import Memory
 from autoscaler.model import Resize, SetOutcome, SetResult, WidthStatus
 from autoscaler.parameters import require_number, require_whole
-from autoscaler.proof import blocking, converged, known, proof
+from autoscaler.proof import blocking, blocking_layer, converged, known, proof
 from autoscaler.window import elapsed
 
 
@@ -49,16 +49,21 @@ class Params:
         ambiguous_hold_s: how long an unchanged desired width has to be read back after an
             ambiguous write before it counts as not applied, s, > 0. The Kubernetes API server
             drops a request after 60 s, so that after 90 s it can no longer take effect.
+        capacity_wait_s: how long new members may lack quota or GPUs before the resize is said to
+            wait for capacity, s, >= 0. Recorded on GPUStack: admitted after 5 s, in Ray after 13 s.
+            Larger: a short wait for a node is not told, a long one is told later.
     """
 
     timeout_s: float = 1200.0
     lost_after_reads: int = 12
     ambiguous_hold_s: float = 90.0
+    capacity_wait_s: float = 60.0
 
     def __post_init__(self) -> None:
         require_number("convergence.timeout_s", self.timeout_s, 0, above=True)
         require_whole("convergence.lost_after_reads", self.lost_after_reads, 1)
         require_number("convergence.ambiguous_hold_s", self.ambiguous_hold_s, 0, above=True)
+        require_number("convergence.capacity_wait_s", self.capacity_wait_s, 0)
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,6 +94,14 @@ class Progress:
     foreign: bool = False
 
 
+_MEMBERS = {
+    "admitted": "waiting_for_capacity",  # quota
+    "allocated": "waiting_for_capacity",  # GPUs
+    "ray": "waiting_for_ray",
+}
+"""Layers in which new members may be lacking for good, and what such a wait is called. Others take
+their time: an engine's commit 150 s, a model's start more than ten minutes."""
+
 _STEADY = Progress(ConvergenceState.CONVERGED, "steady", "the width serves as desired", True)
 _STEADY_IDLE = Progress(ConvergenceState.IDLE, "steady", "the width serves as desired", True)
 
@@ -115,6 +128,7 @@ class Convergence:
         self._generation: int | None = None  # the one our write made
         self._undecided = False  # our write's answer was ambiguous and nothing settled it yet
         self._recalled = False  # whether this goes on from another process, and has seen nothing
+        self._short: tuple[str, int, float] | None = None  # layer that lacks members, where, since
 
     def advance(self, status: WidthStatus, now_s: float) -> Progress:
         """Take one reading into account.
@@ -158,6 +172,7 @@ class Convergence:
         self.resize = Resize(expected, width, now_s)
         self._settled = None
         self._ours = True
+        self._short = None
         self._unproven_reads = 0
         self._seen = False
         self._generation = outcome.generation
@@ -237,7 +252,7 @@ class Convergence:
     def _begin(self, status: WidthStatus, now_s: float, code: str, origin: int) -> Progress:
         self.state = ConvergenceState.RESIZING
         self.resize = Resize(origin, status.desired, now_s)
-        self._ours = False
+        self._ours, self._short = False, None
         self._unproven_reads = 0
         progress = self._resizing(status, now_s)
         resize = progress.resize
@@ -287,7 +302,23 @@ class Convergence:
             return self._over(ConvergenceState.REFUSED, "refused", status.refusal, False)
         if not status.current:
             return self._waiting(status, now_s, "status_stale", "the status is of an older spec")
-        return self._waiting(status, now_s, "resizing", blocking(status))
+        return self._waiting(status, now_s, *self._blocked(status, now_s))
+
+    def _blocked(self, status: WidthStatus, now_s: float) -> tuple[str, str]:
+        """What the resize waits for, and since when where members are lacking."""
+        layer = blocking_layer(status)
+        code = "" if layer is None else _MEMBERS.get(layer.name, "")
+        if layer is None or not code or layer.value is None or layer.value >= status.desired:
+            return "resizing", blocking(status)  # an unread layer is passing, and no new wait
+        if self._short is None or self._short[:2] != (layer.name, layer.value):
+            self._short = layer.name, layer.value, now_s
+        since_s = self._short[2]
+        if not elapsed(since_s, now_s, self.params.capacity_wait_s):
+            return "resizing", blocking(status)
+        detail = layer.detail or status.detail
+        minutes = (now_s - since_s) / 60
+        reason = f"{layer.name} {layer.value} of {status.desired} for {minutes:.0f} min"
+        return code, reason + (f": {detail}" if detail else "")
 
     def _waiting(self, status: WidthStatus, now_s: float, code: str, reason: str) -> Progress:
         resize = self.resize
@@ -329,7 +360,7 @@ class Convergence:
         """No resize was in flight, and yet this read does not prove the desired width."""
         state = self.state
         if state is ConvergenceState.TIMED_OUT:
-            return self._waiting(status, now_s, "timed_out_hold", blocking(status))
+            return self._waiting(status, now_s, "timed_out_hold", self._blocked(status, now_s)[1])
         if state is ConvergenceState.FAILED:
             if status.resizing and status.failure is None:
                 return self._adopt(status, now_s, "adopted", status.present)

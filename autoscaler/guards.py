@@ -1,7 +1,8 @@
 """Applies the limits to what a policy wishes.
 
 Order: bounds with GPU budget, lattice; for a shrink: unsupported, missing data, warm-up, scale-down
-window, step, settling, cool-down, flap budget; for growth: step, settling, cool-down, flap budget.
+window, step, settling, cool-down, flap budget; for growth: step, settling, cool-down, flap budget,
+GPUs that are there.
 A limit either moves the wish or holds the present width. Nothing here decides *that* the width
 should change, except that a width out of bounds is brought back into them.
 
@@ -18,7 +19,13 @@ from autoscaler.memory import Memory, Step
 from autoscaler.model import Capabilities, Observation, Proposal, Stage
 from autoscaler.window import RollingMax
 
-_GROWING = (limits.step, limits.settling, limits.cooldown, limits.flap_budget)
+_GROWING = (
+    limits.step,
+    limits.settling,
+    limits.cooldown,
+    limits.flap_budget,
+    limits.capacity,
+)
 _SHRINKING = (
     limits.shrink_unsupported,
     limits.missing_data,

@@ -13,7 +13,7 @@ from typing import Any, TextIO
 
 import structlog
 
-from autoscaler.model import Decision, Observation, SetOutcome
+from autoscaler.model import Capabilities, Decision, Observation, SetOutcome
 from autoscaler.redaction import Redaction
 
 _REPEAT_S = 60.0
@@ -102,6 +102,7 @@ class Journal:
         self._errors = errors
         self._said: tuple[Any, ...] | None = None
         self._said_at_s = 0.0
+        self._unseen = False  # whether it is unknown if there are GPUs to grow into
 
     def record(
         self,
@@ -112,6 +113,8 @@ class Journal:
         shadows: Mapping[str, Decision] | None = None,
     ) -> None:
         """Write a line if there is something to say."""
+        if obs is not None:
+            self._note_capacity(obs.capabilities)
         resize = None if obs is None else obs.resize
         desired = None if obs is None else obs.width.desired
         effective = None if obs is None else obs.width.effective
@@ -147,6 +150,13 @@ class Journal:
         changed = said != self._said
         self._said, self._said_at_s = said, decision.at_s
         self._logger.info("decision" if changed else "unchanged", **line)
+
+    def _note_capacity(self, can: Capabilities) -> None:
+        """Say once that, and why, it is not known whether there are GPUs to grow into."""
+        unseen = can.free_gpus is None and can.capacity.startswith("unknown")
+        if unseen and not self._unseen:
+            self._logger.warning("capacity_unknown", problem=can.capacity)
+        self._unseen = unseen
 
 
 def _json(value: Any, **_options: Any) -> str:

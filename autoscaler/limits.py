@@ -9,11 +9,13 @@ import math
 from collections import deque
 from dataclasses import dataclass, field
 
+from autoscaler.errors import ConfigError
 from autoscaler.model import Capabilities, Observation, Tristate
 from autoscaler.parameters import require_number, require_whole
 from autoscaler.window import RollingMax, elapsed
 
 _HOUR_S = 3600.0
+_REQUIRED = ("auto", "always", "never")
 
 Verdict = tuple[int, str, str] | None
 
@@ -50,6 +52,9 @@ class Params:
             which it is a fight and we stop, >= 1; None: never. Larger: more resizes until then.
         fight_window_s: the window of fight_after, s, > 0; time spent in override_hold_s is not
             counted. A fight is over when the other has been quiet for the longer of the two.
+        require_capacity: whether growth that the cluster is known to have no GPUs for is held:
+            auto (where it could not be undone), always, or never. Where nodes are added only for
+            Pods that wait for one, never is the choice: such GPUs are not seen before.
     """
 
     min_width: int = 1
@@ -67,6 +72,7 @@ class Params:
     override_hold_s: float = 1800.0
     fight_after: int | None = 3
     fight_window_s: float = 1800.0
+    require_capacity: str = "auto"
 
     def __post_init__(self) -> None:
         require_whole("guards.min_width", self.min_width, 0)
@@ -82,6 +88,9 @@ class Params:
         require_number("guards.override_hold_s", self.override_hold_s, 0)
         require_whole("guards.fight_after", self.fight_after, 1)
         require_number("guards.fight_window_s", self.fight_window_s, 0, above=True)
+        if self.require_capacity not in _REQUIRED:
+            rule = f"must be one of {', '.join(_REQUIRED)}"
+            raise ConfigError(f"guards.require_capacity: {rule}; got {self.require_capacity!r}")
 
 
 @dataclass(slots=True)
@@ -261,6 +270,30 @@ def flap_budget(history: History, width: int, obs: Observation, _reach: Capabili
     if len(reversals) < budget:
         return None
     return present, "flap_budget", f"{len(reversals)} changes of direction within the hour"
+
+
+def capacity(history: History, width: int, obs: Observation, reach: Capabilities) -> Verdict:
+    """No wider than there are GPUs for, where that is known and growth could not be undone.
+
+    A growth without GPUs on a target that cannot shrink never ends and is never taken back
+    (GPUStack: the operator has no deadline, and admission refuses the way back).
+    """
+    can, present = obs.capabilities, obs.width.present
+    required = history.params.require_capacity
+    undoable = required == "auto" and can.can_shrink is Tristate.YES
+    if can.free_gpus is None or required == "never" or undoable:
+        return None
+    # What the deployment holds is not free and needs not be: also of a growth that came to nothing.
+    held = max([present, *(x.value or 0 for x in obs.width.layers if x.name == "allocated")])
+    fits = held + can.free_gpus // can.gpus_per_width
+    if width <= fits:
+        return None
+    needed, free = (width - held) * can.gpus_per_width, can.free_gpus
+    reason = f"{needed} more GPUs are needed for width {width}, there are {free}: {can.capacity}"
+    if reach.valid_widths is not None:
+        fits = max((w for w in reach.valid_widths if w <= fits), default=present)
+    growing = fits > present and fits >= obs.width.desired
+    return (fits if growing else present), "no_capacity", reason
 
 
 def ceiling(params: Params, capabilities: Capabilities, *, budgeted: bool = True) -> int:

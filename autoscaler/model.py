@@ -136,6 +136,10 @@ class Capabilities:
         can_shrink: UNKNOWN until a decrease was tried or the operator said.
         gpus_per_width: GPUs that one unit of width occupies (tensor parallel size), >= 1.
         pause_s: expected interruption of service by one resize, s; None: unknown.
+        free_gpus: GPUs that it could get besides those it has, in whole units of width, as seen
+            some ticks ago at most; None: unknown.
+        capacity: for people: what sets ``free_gpus`` (a quota, the nodes), or why it is unknown;
+            "": the target does not look.
     """
 
     min_width: int
@@ -144,6 +148,8 @@ class Capabilities:
     can_shrink: Tristate = Tristate.UNKNOWN
     gpus_per_width: int = 1
     pause_s: float | None = None
+    free_gpus: int | None = None
+    capacity: str = ""
 
     def permits(self, width: int) -> bool:
         """Whether the width lies in bounds and on the lattice."""

@@ -1,6 +1,8 @@
 """What one reading of a width proves. Pure: a status in, an answer or a text for people out."""
 
-from autoscaler.model import WidthStatus
+from autoscaler.model import Layer, WidthStatus
+
+_MEMBERS = ("admitted", "allocated", "replicas", "available", "ready", "running")
 
 
 def converged(status: WidthStatus, width: int) -> bool:
@@ -15,13 +17,24 @@ def converged(status: WidthStatus, width: int) -> bool:
     return True
 
 
+def blocking_layer(status: WidthStatus) -> Layer | None:
+    """The outermost layer that is not at the desired width; None: all are, or there is none."""
+    return next((layer for layer in status.layers if layer.value != status.desired), None)
+
+
+def lacks_members(status: WidthStatus) -> bool:
+    """Whether what keeps the width from being reached are Pods without a place, or not started."""
+    layer = blocking_layer(status)
+    return layer is not None and layer.name in _MEMBERS and layer.value is not None
+
+
 def blocking(status: WidthStatus) -> str:
     """For people: the outermost layer that is not at the desired width, and where it is."""
-    for layer in status.layers:
-        if layer.value != status.desired:
-            at = "unread" if layer.value is None else f"{layer.value} of {status.desired}"
-            detail = layer.detail or status.detail
-            return f"waiting for layer {layer.name}: {at}" + (f" ({detail})" if detail else "")
+    layer = blocking_layer(status)
+    if layer is not None:
+        at = "unread" if layer.value is None else f"{layer.value} of {status.desired}"
+        detail = layer.detail or status.detail
+        return f"waiting for layer {layer.name}: {at}" + (f" ({detail})" if detail else "")
     if status.effective != status.desired:
         at = "unread" if status.effective is None else str(status.effective)
         detail = f" ({status.detail})" if status.detail else ""

@@ -1,6 +1,7 @@
 """Widths that were refused, and until when there is no point in asking again. Pure."""
 
 import zlib
+from dataclasses import replace
 
 from autoscaler.memory import Memory
 from autoscaler.model import Observation, Stage
@@ -49,5 +50,7 @@ def _situation(obs: Observation) -> str:
     The same in every process, so that a restart is no change.
     """
     width = obs.width
-    situation = (width.desired, width.effective, width.incarnation, obs.capabilities)
+    # GPUs come and go without having anything to do with why a width was refused.
+    can = replace(obs.capabilities, free_gpus=None, capacity="")
+    situation = (width.desired, width.effective, width.incarnation, can)
     return f"{zlib.crc32(repr(situation).encode()):08x}"

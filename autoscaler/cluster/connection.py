@@ -107,6 +107,10 @@ class Connection:
         """When a piece of work that starts now, of one or of several calls, has to be over."""
         return self._clock.now_s() + self.access.timeout_s
 
+    def time_left_s(self, until_s: float) -> float:
+        """Seconds until a ``deadline_s()``; negative: it is over."""
+        return until_s - self._clock.now_s()
+
     def get(self, path: str, until_s: float | None = None, **query: str) -> Json:
         """Read one object or list.
 
@@ -349,9 +353,12 @@ def _in_pod() -> bool:
 
 
 def path(api_version: str, namespace: str, plural: str, name: str, subresource: str = "") -> str:
-    """The URL path of an object, e.g. of ``apps/v1``, ``deployments``."""
+    """The URL path of an object, e.g. of ``apps/v1``, ``deployments``.
+
+    ``namespace`` "": of a kind without namespaces, or of all of them. ``name`` "": of the list.
+    """
     root = f"/apis/{api_version}" if "/" in api_version else f"/api/{api_version}"
-    parts = ["namespaces", namespace, plural, name, subresource]
+    parts = [*(("namespaces", namespace) if namespace else ()), plural, name, subresource]
     return "/".join([root, *(quote(part, safe="") for part in parts if part)])
 
 

@@ -88,6 +88,7 @@ _LIMITS: Mapping[str, str] = {
     "min_width": "AtMinWidth",
     "max_width": "AtMaxWidth",
     "gpu_budget": "GpuBudget",
+    "no_capacity": "CapacityMissing",
     "cooldown_up": "CoolingDown",
     "cooldown_down": "CoolingDown",
     "scale_down_window": "ScaleDownStabilized",

@@ -1,5 +1,6 @@
 """What a check says of a target on an API server. Rules only: facts in, findings out."""
 
+from autoscaler.cluster.capacity import Room
 from autoscaler.errors import ConfigError
 from autoscaler.findings import Finding, Level
 from autoscaler.model import SetOutcome, SetResult
@@ -33,6 +34,21 @@ def rehearsed(answer: SetOutcome, width: int, grant: str) -> Finding:
         return Finding(Level.WARNING, "permission", f"{tried}: {said}", cure)
     cure = "let the API server and its admission webhooks answer within target.timeout_s"
     return Finding(Level.ERROR, "permission", f"{tried}: {said}", cure)
+
+
+def capacity(room: Room, gpus_per_width: int) -> Finding:
+    """Whether the cluster has GPUs for one more unit of width."""
+    if room.gpus is None:
+        cure = (
+            "grant list on nodes, pods and localqueues and get on clusterqueues, or live with "
+            "growth that nobody looks ahead for"
+        )
+        return Finding(Level.WARNING, "capacity", room.detail, cure)
+    text = f"{room.gpus} more GPUs can be had: {room.detail}"
+    if room.gpus < gpus_per_width:
+        cure = "expect no growth before there are: it is held where it could not be undone"
+        return Finding(Level.WARNING, "capacity", text, cure)
+    return Finding(Level.OK, "capacity", text)
 
 
 def elastic_limit(role: Role, engine_max: int, *, version_known: bool) -> Finding:

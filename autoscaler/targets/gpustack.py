@@ -10,6 +10,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from autoscaler.cluster.answers import Gone, Unclear, outcome
+from autoscaler.cluster.capacity import Capacity
 from autoscaler.cluster.connection import (
     FIELD_MANAGER,
     JSON_PATCH,
@@ -19,6 +20,7 @@ from autoscaler.cluster.connection import (
     path,
     require_name,
 )
+from autoscaler.cluster.pods import Shape
 from autoscaler.errors import ConfigError, TargetError
 from autoscaler.findings import Finding
 from autoscaler.model import (
@@ -31,7 +33,7 @@ from autoscaler.model import (
     WidthStatus,
 )
 from autoscaler.parameters import require_number, require_whole
-from autoscaler.targets import _annotations, _arguments, _fields, _preflight, _rivals
+from autoscaler.targets import _annotations, _arguments, _fields, _pods, _preflight, _rivals
 from autoscaler.targets._annotations import Annotations, annotations
 from autoscaler.targets._observation import Observed, Operation, observed, operation
 from autoscaler.targets._owner import owner
@@ -60,6 +62,8 @@ class Params:
         initial_width: width that the engine was started with; None: that of the first reading.
         pause_s: interruption of service by one resize, s; None: unknown.
         api_version: group and version of the resource.
+        gpu_resource: name of the accelerator in the requests of the engine's Pods, such as
+            ``nvidia.com/gpu``; None: the one of which they request a rank's number of GPUs.
     """
 
     namespace: str
@@ -73,6 +77,7 @@ class Params:
     initial_width: int | None = None
     pause_s: float | None = None
     api_version: str = "worker.gpustack.ai/v1"
+    gpu_resource: str | None = None
 
     def __post_init__(self) -> None:
         require_name("namespace", self.namespace)
@@ -107,6 +112,7 @@ class GpuStack:
         self._initial_width = params.initial_width
         self._master = ""
         self._can_shrink = Tristate.UNKNOWN if params.allow_shrink else Tristate.NO
+        self._capacity = Capacity(api, params.namespace, self._rank, queued=True)
         self.reference = ObjectReference(
             params.api_version, "ModelDeployment", params.namespace, params.name
         )
@@ -142,6 +148,7 @@ class GpuStack:
         if found is not None and found.uid != uid:
             found = None  # of a deployment of the same name that is no more
         self._note_boot(role.width, "" if found is None else found.master)
+        self._capacity.tick(until_s)
         return self._status(deployment, role.width, generation, found, on_record)
 
     def set_width(self, width: int, expected: int, note: str | None = None) -> SetOutcome:
@@ -196,6 +203,7 @@ class GpuStack:
         return [
             _preflight.elastic_limit(role, high, version_known=params.vllm_version is not None),
             _preflight.rehearsed(self.rehearse(width, role.width), width, grant),
+            _preflight.capacity(self._capacity.look(), self._tensor_parallel),
             *_rivals.last_writer(owner(deployment, role.managed)),
             *_rivals.of_deployment(self._api, params.namespace, params.name, params.api_version),
         ]
@@ -207,23 +215,40 @@ class GpuStack:
             ConfigError: the engine's arguments do not say how many GPUs a rank takes.
             TargetError: never read yet, and unreadable now.
         """
-        role = self._known_role()
-        try:
-            tp = _arguments.number(role.arguments, _arguments.TENSOR_PARALLEL)
-            declared = _arguments.number(role.arguments, _arguments.MAX_WIDTH)
-        except ConfigError as error:
-            raise ConfigError(f"{self._where}: role {role.name}: {error}") from error
+        declared = self._number(_arguments.MAX_WIDTH)
+        room = self._capacity.room
         return Capabilities(
             _MIN_WIDTH,
             min(_MAX_WIDTH, self._engine_max() if declared is None else declared),
             can_shrink=self._can_shrink,
-            gpus_per_width=tp or 1,  # vLLM's default, which the operator relies on as well
+            gpus_per_width=self._tensor_parallel,
             pause_s=self.params.pause_s,
+            free_gpus=room.gpus,
+            capacity=room.detail,
         )
 
     def close(self) -> None:
         """Close the connection."""
         self._api.close()
+
+    @property
+    def _tensor_parallel(self) -> int:
+        # vLLM's default, which the operator relies on as well.
+        return self._number(_arguments.TENSOR_PARALLEL) or 1
+
+    def _number(self, flag: tuple[str, ...]) -> int | None:
+        role = self._known_role()
+        try:
+            return _arguments.number(role.arguments, flag)
+        except ConfigError as error:
+            raise ConfigError(f"{self._where}: role {role.name}: {error}") from error
+
+    def _rank(self, until_s: float) -> Shape:
+        """What one more rank asks of the cluster."""
+        params = self.params
+        where = params.namespace, params.name, self._known_role().name
+        gpus, resource = self._tensor_parallel, params.gpu_resource
+        return _pods.of_role(self._api, where, gpus, resource, until_s)
 
     def _note_boot(self, width: int, master: str) -> None:
         """A new instance boots at the width of the spec, which is its ceiling from then on."""

@@ -7,7 +7,9 @@ nothing else; believes the kind's own readiness, never the number in the spec.
 from dataclasses import dataclass, replace
 
 from autoscaler.cluster.answers import became, outcome, unwritten
+from autoscaler.cluster.capacity import Capacity, Room
 from autoscaler.cluster.connection import MERGE_PATCH, Access, Connection, path, require_name
+from autoscaler.cluster.pods import Shape
 from autoscaler.errors import ConfigError, TargetError
 from autoscaler.findings import Finding
 from autoscaler.model import (
@@ -20,7 +22,7 @@ from autoscaler.model import (
     WidthStatus,
 )
 from autoscaler.parameters import require_number, require_whole
-from autoscaler.targets import _fields, _preflight, _rivals
+from autoscaler.targets import _fields, _pods, _preflight, _rivals
 from autoscaler.targets._annotations import annotations
 from autoscaler.targets._owner import owner
 from autoscaler.targets._replicas import (
@@ -53,6 +55,8 @@ class Params:
         context: of the kubeconfig; None: the current one.
         timeout_s: total deadline of one reading or write, s, > 0 and below the tick.
         api_version: group and version; None: the one that the kind usually has.
+        gpu_resource: name of the accelerator in the Pods' requests, such as ``nvidia.com/gpu``;
+            None: the one of which a Pod requests its share of ``gpus_per_width``.
     """
 
     namespace: str
@@ -67,6 +71,7 @@ class Params:
     context: str | None = None
     timeout_s: float = 4.0
     api_version: str | None = None
+    gpu_resource: str | None = None
 
     def __post_init__(self) -> None:
         require_name("namespace", self.namespace)
@@ -99,6 +104,10 @@ class ScaleSubresource:
         self._api_version = params.api_version or self._kind.api_version
         self._path = self._at("")
         self._where = f"{params.workload} {params.namespace}/{params.name}"
+        self._object: Object = {}
+        self._capacity: Capacity | None = None
+        if params.workload in _pods.TEMPLATES:
+            self._capacity = Capacity(api, params.namespace, self._replica, queued=False)
         self.reference = ObjectReference(
             self._api_version, self._kind.kind, params.namespace, params.name
         )
@@ -128,6 +137,9 @@ class ScaleSubresource:
             serving = self._kind.serving(self._where, obj)
         uid = _fields.text(self._where, obj, "metadata", "uid")
         self.reference = replace(self.reference, uid=uid)
+        if self._capacity is not None:
+            self._object = obj
+            self._capacity.tick(until_s)
         return WidthStatus(
             wanted,
             serving.effective,
@@ -189,17 +201,26 @@ class ScaleSubresource:
     def capabilities(self) -> Capabilities:
         """As configured."""
         params = self.params
+        room = Room(None, "") if self._capacity is None else self._capacity.room
         return Capabilities(
             params.min_width,
             params.max_width,
             can_shrink=Tristate.YES if params.can_shrink else Tristate.NO,
             gpus_per_width=params.gpus_per_width,
             pause_s=params.pause_s,
+            free_gpus=room.gpus,
+            capacity=room.detail,
         )
 
     def close(self) -> None:
         """Close the connection."""
         self._api.close()
+
+    def _replica(self, _until_s: float) -> Shape:
+        """What one more replica asks of the cluster."""
+        params = self.params
+        gpus = params.gpus_per_width
+        return _pods.of_template(params.workload, self._object, gpus, params.gpu_resource)
 
     def _graph(self, adapter: Object, wanted: int, until_s: float) -> tuple[int, int, Serving]:
         """Generations and readiness of the Dynamo graph deployment behind an adapter."""

@@ -34,6 +34,7 @@ class Resource:
         custom: whether it comes from a CRD: those take no strategic merge patch.
         columns: of the tables that ``kubectl get`` shows, as a CRD has them.
         short_names: what people call it besides, such as ``wa``.
+        fields: what field selectors may speak of, besides name and namespace.
     """
 
     group: str
@@ -49,6 +50,7 @@ class Resource:
     custom: bool = False
     columns: tuple[Json, ...] = ()
     short_names: tuple[str, ...] = ()
+    fields: tuple[str, ...] = ()
 
     @property
     def api_version(self) -> str:
@@ -80,6 +82,7 @@ _POD = {
     "securityContext": {},
     "schedulerName": "default-scheduler",
 }
+_POD_FIELDS = ("spec.nodeName", "spec.restartPolicy", "status.phase")
 _DEPLOYMENT = {
     "spec": {
         "replicas": 1,
@@ -105,6 +108,8 @@ BUILT_IN = (
     Resource("", "v1", "namespaces", "Namespace", namespaced=False, defaults=_NAMESPACE),
     Resource("", "v1", "configmaps", "ConfigMap"),
     Resource("", "v1", "secrets", "Secret"),
+    Resource("", "v1", "nodes", "Node", namespaced=False, status=True),
+    Resource("", "v1", "pods", "Pod", status=True, defaults={"spec": _POD}, fields=_POD_FIELDS),
     Resource("coordination.k8s.io", "v1", "leases", "Lease"),
     Resource("events.k8s.io", "v1", "events", "Event", defaults=_EVENT),
     Resource(

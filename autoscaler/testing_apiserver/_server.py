@@ -16,11 +16,12 @@ from autoscaler.testing_apiserver import _groups, _scale, _table
 from autoscaler.testing_apiserver._access import ADMIN, ANONYMOUS, User, authenticate, forbidden
 from autoscaler.testing_apiserver._faults import Fault
 from autoscaler.testing_apiserver._http import Handler, Http, Request
+from autoscaler.testing_apiserver._lists import listed
 from autoscaler.testing_apiserver._patch import applied, change, decoded
 from autoscaler.testing_apiserver._resources import Resource
 from autoscaler.testing_apiserver._status import ApiError, Json, unsupported
 from autoscaler.testing_apiserver._store import Store
-from autoscaler.testing_apiserver._watch import selects, watch
+from autoscaler.testing_apiserver._watch import watch
 
 _VERSION = {
     "major": "1",
@@ -201,26 +202,8 @@ class ApiServer:
         version = int(query.get("resourceVersion") or 0)
         if version > self.store.version:
             raise _too_large(version, self.store.version)
-        items = [
-            obj
-            for obj in self.store.list(resource, place.namespace)
-            if selects(query.get("labelSelector", ""), obj)
-        ]
-        metadata = {"resourceVersion": str(self.store.version)}
-        if _table.wanted(request.headers.get("accept", "")):
-            return 200, _table.table(resource, items, metadata, self.store.now())
-        if resource.custom:
-            metadata["continue"] = ""
-        else:
-            for item in items:
-                del item["kind"], item["apiVersion"]
-        kind = f"{resource.kind}List"
-        return 200, {
-            "kind": kind,
-            "apiVersion": resource.api_version,
-            "metadata": metadata,
-            "items": items,
-        }
+        accept = request.headers.get("accept", "")
+        return 200, listed(self.store, resource, place.namespace, query, accept)
 
     def _write(self, request: Request, place: _Place) -> tuple[int, Any]:
         resource, namespace, name = place.resource, place.namespace, place.name

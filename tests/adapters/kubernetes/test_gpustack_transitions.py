@@ -44,8 +44,8 @@ def test_the_reason_names_the_layer_that_blocks_A07(make: Make) -> None:
     world = make(wanted=8, pace=Pace(capacity=4))
     world.run(1000.0)
     last = world.last
-    assert last.code == "resizing"
-    assert last.reason.startswith("waiting for layer admitted: 4 of 8")
+    assert last.code == "waiting_for_capacity"
+    assert last.reason.startswith("admitted 4 of 8 for 16 min: ")
     assert "not admitted, allocated and registered" in last.reason
     assert len(world.writes) == 1, "no further growth is asked for"
     world.run(400.0)

@@ -86,7 +86,7 @@ class World:
             self.environment(env),
         )
         self.processes.append(process)
-        process.await_line("started")
+        process.await_line("started", timeout_s=40.0)  # two cores, and others on them
         return process
 
     def environment(self, env):

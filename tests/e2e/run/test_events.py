@@ -10,6 +10,7 @@ from autoscaler.cluster.connection import Access, Connection
 from autoscaler.emulator.operator import Operator, Pace
 from autoscaler.testing_apiserver import ApiServer, Rule, User
 from tests.adapters.kubernetes.worlds import CRD, NAME, NAMESPACE, StubEngine, deployment
+from tests.unit.capacity.objects import a_node, a_pod
 
 TICK_S = 0.5
 
@@ -80,7 +81,7 @@ def test_a_resize_is_told_in_events_unless_nobody_wants_them_or_nothing_is_writt
         done = (
             (lambda: len(world.entries()) >= 6) if mode == "dry_run" else lambda: converged(world)
         )
-        world.await_true(done, 20.0)
+        world.await_true(done, 60.0)
         assert process.end() == 0
         if mode == "events":
             assert found.events() == ["ResizeRequested", "ResizeConverged"]
@@ -99,13 +100,41 @@ def test_without_the_permission_the_loop_goes_on_and_says_so_once(world, tmp_pat
         world.add_target("chat", target=found.target)
         world.save(tick_s=TICK_S)
         process = world.start()
-        world.await_true(lambda: converged(world), 20.0)
+        world.await_true(lambda: converged(world), 60.0)
         lost = 'autoscaler_errors_total{class="TargetForbidden",port="events",target="chat"} 2.0'
         world.await_true(lambda: lost in process.page("/metrics").text)
         assert process.end() == 0
         assert len(process.events("events_lost")) == 1
         assert "cannot create resource" in process.events("events_lost")[0]["problem"]
         assert found.events() == []
+
+
+def test_A07_missing_gpus_are_told_and_when_they_come_the_growth_is_asked_for(world, tmp_path):
+    """The nodes are full, then one is added; the target cannot shrink, so that looking decides."""
+    with cluster(tmp_path) as found:
+        store = found.api.store
+        nodes, pods = store.resource("v1", "nodes"), store.resource("v1", "pods")
+        store.create(nodes, "", a_node("full", 4))
+        labels = {"app.kubernetes.io/instance": NAME, "app.kubernetes.io/component": "server"}
+        for i in range(2):
+            store.create(pods, NAMESPACE, a_pod(f"rank-{i}", 2, node="full", labels=labels))
+        world.add_target("chat", target=found.target)
+        world.save(tick_s=TICK_S)
+        process = world.start()
+        world.await_true(lambda: found.events() == ["CapacityMissing"], 60.0)
+        seen = len(world.entries())
+        world.await_true(lambda: len(world.entries()) >= seen + 5, 60.0)
+        assert {entry["outcome"] and entry["outcome"]["result"] for entry in world.entries()} == {
+            None
+        }
+        (note,) = found.notes("CapacityMissing")
+        assert note.startswith("4 more GPUs are needed for width 4, there are 0: 0 of 4 nvidia.com")
+
+        store.create(nodes, "", a_node("new", 4))
+        world.await_true(lambda: converged(world), 60.0)
+        world.await_true(lambda: "ResizeConverged" in found.events())
+        assert process.end() == 0
+        assert found.events() == ["CapacityMissing", "ResizeRequested", "ResizeConverged"]
 
 
 def converged(world):

@@ -382,7 +382,7 @@ def test_A07_the_blocking_layer_is_named():
     assert got.reason == "waiting for layer allocated: 4 of 8"
     late = machine.advance(layered(8, (8, 4, None), 2), 1201)
     assert (late.code, late.may_write) == ("timed_out", False)
-    assert "allocated: 4 of 8" in late.reason
+    assert "allocated 4 of 8 for 20 min" in late.reason
 
 
 def test_the_end_of_a_resize_is_told_once_with_the_resize():

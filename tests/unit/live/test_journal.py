@@ -9,7 +9,15 @@ import pytest
 
 from autoscaler import journal
 from autoscaler.journal import Journal
-from autoscaler.model import Decision, Resize, SetOutcome, SetResult, Signal, SignalStatus
+from autoscaler.model import (
+    Capabilities,
+    Decision,
+    Resize,
+    SetOutcome,
+    SetResult,
+    Signal,
+    SignalStatus,
+)
 from autoscaler.redaction import Redaction
 from autoscaler.testing import observation
 
@@ -117,3 +125,13 @@ def test_a_closed_pipe_costs_lines_and_not_the_loop():
     logger = journal.configure("json", "info", Redaction, Broken())
     logger.info("lost")
     logging.getLogger().handlers[:] = []
+
+
+def test_unknown_capacity_is_said_once_and_again_after_it_was_known(stream):
+    log = a_journal(stream)
+    for tick, text in enumerate(["unknown: 403", "unknown: 504", "4 of 8 free", "unknown: 403"]):
+        free = None if text.startswith("unknown") else 4
+        can = Capabilities(1, 8, free_gpus=free, capacity=text)
+        log.record(decision(tick), observation(tick, capabilities=can), None, {})
+    said = [line["problem"] for line in lines(stream) if line["event"] == "capacity_unknown"]
+    assert said == ["unknown: 403"] * 2
