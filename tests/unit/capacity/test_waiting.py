@@ -148,6 +148,8 @@ def test_A10_G32_members_that_never_come_are_given_up_and_the_spec_goes_back_to_
         (Tristate.YES, "available", {"generation": 2, "observed_generation": 1}),
         (Tristate.YES, "rank_bound", {}),  # the engine's own: only looking tells
         (Tristate.YES, "effective", {}),
+        (Tristate.YES, "available", {"pause": "all"}),
+        (Tristate.YES, "available", {"pause": "down"}),
     ],
 )
 def test_there_is_no_way_back_where_it_cannot_be_gone_or_the_engine_is_at_it(
@@ -159,6 +161,12 @@ def test_there_is_no_way_back_where_it_cannot_be_gone_or_the_engine_is_at_it(
     decisions = [found.tick(4, 2, layer, after_s=400.0, **rest) for _ in range(5)]
     assert [decision.width for decision in decisions] == [None] * 5
     assert decisions[-1].code == "timed_out_hold"
+
+
+def test_what_somebody_else_asked_for_is_theirs_to_take_back():
+    found = Steered(wanted=2)
+    found.tick(2, 2)
+    assert {found.tick(4, 2, after_s=100.0).width for _ in range(20)} == {None}
 
 
 def test_A07_nothing_more_is_asked_for_while_members_are_lacking():
