@@ -157,7 +157,8 @@ BAD = {
             "targets[0].guards.max_gpu: unknown key; must be one of min_width, max_width, "
             "max_gpus, max_step_up, max_step_down, cooldown_up_s, cooldown_down_s, "
             "scale_down_window_s, max_reversals_per_hour, allow_shrink_attempt, "
-            "settle_s, settle_holds_growth, override_hold_s, fight_after, fight_window_s, require_capacity"
+            "settle_s, settle_holds_growth, override_hold_s, fight_after, fight_window_s, "
+            "require_capacity"
         ),
     ),
     "negative objective": (
