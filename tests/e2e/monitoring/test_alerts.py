@@ -6,6 +6,7 @@ tests those.
 
 import json
 import signal
+import threading
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from pathlib import Path
@@ -82,6 +83,9 @@ class Faults:
         self.worlds[1].add_target("other", policy="static:2")
         self.worlds[1].save(tick_s=TICK_S, telemetry={"port": self.ports[1]})
         self.processes: list[Process] = [world.start() for world in self.worlds]
+        self._over = threading.Event()
+        self._rival = threading.Thread(target=self._put_back, daemon=True)
+        self._rival.start()
         # A window that reaches back before the start looks like one with ticks left out.
         well = 'rate(autoscaler_tick_duration_seconds_count{target="well"}[10s])'
         self.prometheus.wait_for(
@@ -111,7 +115,16 @@ class Faults:
             self.prometheus.wait_for(settled, "it")
         assert last[0] == expected
 
+    def _put_back(self) -> None:
+        """Another writer: wants two where ours asks for four."""
+        world = self.worlds[0]
+        while not self._over.wait(0.2):
+            if world.read_state("fight")["desired"] == 4:
+                world.state("fight", desired=2, effective=2)
+
     def close(self) -> None:
+        self._over.set()
+        self._rival.join(5)
         for process in self.processes:
             process.close()
         self.standby.stop()
@@ -142,13 +155,14 @@ class Faults:
         late = json.dumps({"signals": QUIET, "block_s": 1.5})
         (world.folder / "late.metrics").write_text(late, encoding="utf-8")
         world.metrics("stalled", block_s=600)
-        for name in ("no_capacity", "fight", "paused"):
-            entries[name]["policy"] = "policies/says.yaml".replace("says", name)
-            (world.folder / "policies").mkdir(exist_ok=True)
-            text = json.dumps({"kind": "live_fakes.says", "code": name})
-            (world.folder / "policies" / f"{name}.yaml").write_text(text, encoding="utf-8")
+        wants_four("fight", "paused")
+        entries["paused"]["pause"] = "all"
+        entries["no_capacity"]["policy"] = "says.yaml"  # no cluster here that could be full
+        text = json.dumps({"kind": "live_fakes.says", "code": "no_capacity"})
+        (world.folder / "says.yaml").write_text(text, encoding="utf-8")
         for entry in entries.values():
             entry["guards"] = {**FREE, "max_width": 4}
+        entries["fight"]["guards"] |= {"override_hold_s": 0.5, "fight_window_s": 600}
 
 
 @pytest.fixture(scope="module")
