@@ -119,7 +119,7 @@ class Faults:
         """Another writer: wants two where ours asks for four."""
         world = self.worlds[0]
         while not self._over.wait(0.2):
-            if world.read_state("fight")["desired"] == 4:
+            if world.read_state("fight")["effective"] == 4:
                 world.state("fight", desired=2, effective=2)
 
     def close(self) -> None:
