@@ -1,7 +1,8 @@
 """``autoscaler run``: the live loops, their signals, their configuration and their log.
 
-SIGTERM and SIGINT end the program within a second; a loop that waits for an answer is not waited
-for. A changed configuration is taken up, or refused loudly and the old one kept.
+SIGTERM and SIGINT end the program within a second, or two if a lease has to be given back to an API
+server that does not answer; a loop that waits for an answer is not waited for. A changed
+configuration is taken up, or refused loudly and the old one kept.
 """
 
 import os
@@ -124,11 +125,11 @@ def _say_started(logger: Logger, live: LiveRun, dry_run: bool) -> None:
 
 
 def _supervise(live: LiveRun, source: Reloader | Declared, logger: Logger, noted: list[int]) -> int:
-    """Look after the loops until a signal, waited for or noted, or a defect; the exit code."""
+    """Look after the loops until a signal, waited for or noted, a loss or a defect; the code."""
     while True:
-        poll_s = min(0.5, live.settings.tick_s / 4)
-        received = signal.sigtimedwait(_SIGNALS, poll_s)
-        if received is not None:
+        received = signal.sigtimedwait(_SIGNALS, live.poll_s)
+        # A stop and its end interrupt the wait too, and what Python gives then is no signal at all.
+        if received is not None and received.si_signo in _SIGNALS:
             noted.append(received.si_signo)
         if noted:
             logger.info("stopping", signal=signal.Signals(noted[0]).name)
@@ -136,6 +137,12 @@ def _supervise(live: LiveRun, source: Reloader | Declared, logger: Logger, noted
         failure = live.failure
         if failure is not None:
             return _defect(logger, failure)
+        lost = live.follow()
+        if lost:
+            # Somebody else may lead by now, or will: starting anew as a standby is the one way of
+            # knowing that nothing of this leadership is left.
+            logger.error("leadership_lost", reason=lost)
+            return 1
         _reload(live, source, logger)
 
 

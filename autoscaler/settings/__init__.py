@@ -11,9 +11,11 @@ from autoscaler.settings.document import (
     TelemetrySection,
     load,
 )
+from autoscaler.settings.election import LeaderElection
 from autoscaler.settings.target import PluginChoice, TargetSettings
 
 __all__ = [
+    "LeaderElection",
     "Log",
     "MemorySection",
     "PluginChoice",

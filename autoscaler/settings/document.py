@@ -17,6 +17,7 @@ from autoscaler.errors import ConfigError
 from autoscaler.policy_file import read_yaml
 from autoscaler.redaction import MASK, Redaction, masked
 from autoscaler.settings import environment
+from autoscaler.settings.election import LeaderElection, lease_problems
 from autoscaler.settings.problems import problems_of
 from autoscaler.settings.target import FileSet, Section, TargetSection, TargetSettings, resolve
 from autoscaler.settings.where import Where, dotted
@@ -70,12 +71,6 @@ class MemorySection(Section):
     namespace: Annotated[str, Field(pattern=r"^[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?$")] | None = None
     kubeconfig: str | None = None
     context: str | None = None
-
-
-class LeaderElection(Section):
-    """Whether only one of several processes may write."""
-
-    enabled: bool = False
 
 
 Namespace = Annotated[str, Field(pattern=r"^[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?$")]
@@ -146,6 +141,7 @@ class Settings:
         telemetry: where the program's own series are served.
         events: whether Kubernetes Events tell of changes.
         memory: where memories are kept; its path is whole.
+        leader_election: whether and how one of several processes is made the one that writes.
         log: form and level of the run's log.
         warnings: what is permitted and still looks like a mistake, one line each.
         effective: the merged configuration with secrets masked, for people.
@@ -163,6 +159,7 @@ class Settings:
     telemetry: TelemetrySection
     events: EventsSection
     memory: MemorySection
+    leader_election: LeaderElection
     log: Log
     warnings: tuple[str, ...]
     effective: Mapping[str, Any]
@@ -197,11 +194,6 @@ def load(path: Path, environ: Mapping[str, str]) -> Settings:
             found = problems_of(error, _File, where)
         lines = [redaction.text(line) for line in problems + found]
         raise SettingsError(lines, files.read) from None  # the cause holds every input
-    if checked.leader_election.enabled:
-        problems.append(
-            where(("leader_election", "enabled")) + ": must be false, it is not built in yet; got "
-            "True"
-        )
     if not checked.targets and not checked.objects.enabled:
         rule = "must have at least one entry, unless objects.enabled is set; got none"
         problems.append(f"{where(('targets',))}: {rule}")
@@ -215,6 +207,7 @@ def load(path: Path, environ: Mapping[str, str]) -> Settings:
         problems += resolved.problems
         warnings += resolved.warnings
     problems += _duplicates(checked, targets, where)
+    problems += lease_problems(checked.leader_election, checked.tick_s, targets, where)
     if problems:
         raise SettingsError([redaction.text(line) for line in problems], files.read)
     log = checked.decisions.path
@@ -227,6 +220,7 @@ def load(path: Path, environ: Mapping[str, str]) -> Settings:
         checked.telemetry,
         checked.events,
         _beside(checked.memory, files),
+        checked.leader_election,
         checked.log,
         tuple(redaction.text(line) for line in warnings),
         masked(checked.model_dump()),

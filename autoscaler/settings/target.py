@@ -108,6 +108,11 @@ class TargetSettings:
         roles = [getattr(t.target.params, "role", None) for t in (self, other)]
         return self.target.means == other.target.means and (None in roles or roles[0] == roles[1])
 
+    def write_s(self, tick_s: float) -> float:
+        """The longest that one write lasts, s: what the target says, else a whole tick."""
+        timeout_s: float | None = getattr(self.target.params, "timeout_s", None)
+        return tick_s if timeout_s is None else timeout_s
+
 
 @dataclass(slots=True)
 class Resolved:

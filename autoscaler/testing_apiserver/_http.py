@@ -13,16 +13,18 @@ from urllib.parse import parse_qsl, urlsplit
 
 from autoscaler.testing_apiserver._faults import Fault
 from autoscaler.testing_apiserver._status import ApiError, Json
+from autoscaler.testing_apiserver._store import Store
 
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """A request as it came in."""
+    """A request as it came in; ``version``: of the store at that time."""
 
     method: str
     target: str
     headers: dict[str, str]
     body: bytes
+    version: int = 0
 
     @property
     def path(self) -> str:
@@ -39,6 +41,7 @@ class Answers(Protocol):
     """Who knows the answers."""
 
     requests: list[Request]
+    store: Store
     closing: threading.Event
 
     def fault(self, method: str, path: str) -> Fault | None:
@@ -99,7 +102,7 @@ class Handler(BaseHTTPRequestHandler):
         api = server.api
         body = self.rfile.read(int(self.headers.get("Content-Length") or 0))
         headers = {key.lower(): value for key, value in self.headers.items()}
-        request = Request(self.command, self.path, headers, body)
+        request = Request(self.command, self.path, headers, body, api.store.version)
         api.requests.append(request)
         fault = api.fault(request.method, request.target)
         if fault is not None and fault.kind == "slow":

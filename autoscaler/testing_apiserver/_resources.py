@@ -35,6 +35,7 @@ class Resource:
         columns: of the tables that ``kubectl get`` shows, as a CRD has them.
         short_names: what people call it besides, such as ``wa``.
         fields: what field selectors may speak of, besides name and namespace.
+        conditional: whether a replacement must name the version that it replaces.
     """
 
     group: str
@@ -51,6 +52,7 @@ class Resource:
     columns: tuple[Json, ...] = ()
     short_names: tuple[str, ...] = ()
     fields: tuple[str, ...] = ()
+    conditional: bool = False
 
     @property
     def api_version(self) -> str:
@@ -101,6 +103,24 @@ _EVENT: Json = {
     "deprecatedFirstTimestamp": None,
     "deprecatedLastTimestamp": None,
 }
+# Rules of kubernetes' pkg/apis/coordination/validation, as a schema.
+_LEASE: Json = {
+    "type": "object",
+    "properties": {
+        "spec": {
+            "type": "object",
+            "properties": {
+                "holderIdentity": {"type": "string"},
+                "leaseDurationSeconds": {"type": "integer", "minimum": 1},
+                "leaseTransitions": {"type": "integer", "minimum": 0},
+                "acquireTime": {"type": "string"},
+                "renewTime": {"type": "string"},
+                "preferredHolder": {"type": "string"},
+                "strategy": {"type": "string"},
+            },
+        }
+    },
+}
 _NAMESPACE = {"spec": {"finalizers": ["kubernetes"]}, "status": {"phase": "Active"}}
 _WORKLOAD = ScalePaths(selector=("spec", "selector", "matchLabels"))
 
@@ -110,7 +130,7 @@ BUILT_IN = (
     Resource("", "v1", "secrets", "Secret"),
     Resource("", "v1", "nodes", "Node", namespaced=False, status=True),
     Resource("", "v1", "pods", "Pod", status=True, defaults={"spec": _POD}, fields=_POD_FIELDS),
-    Resource("coordination.k8s.io", "v1", "leases", "Lease"),
+    Resource("coordination.k8s.io", "v1", "leases", "Lease", schema=_LEASE, conditional=True),
     Resource("events.k8s.io", "v1", "events", "Event", defaults=_EVENT),
     Resource(
         "apps",

@@ -19,7 +19,7 @@ from autoscaler.testing_apiserver._http import Handler, Http, Request
 from autoscaler.testing_apiserver._lists import listed
 from autoscaler.testing_apiserver._patch import applied, change, decoded
 from autoscaler.testing_apiserver._resources import Resource
-from autoscaler.testing_apiserver._status import ApiError, Json, unsupported
+from autoscaler.testing_apiserver._status import ApiError, Cause, Json, invalid, unsupported
 from autoscaler.testing_apiserver._store import Store
 from autoscaler.testing_apiserver._watch import watch
 
@@ -219,6 +219,8 @@ class ApiServer:
             return 200, {"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Success"}
         if request.method == "PUT":
             given = decoded(request.body)
+            if resource.conditional and not (given.get("metadata") or {}).get("resourceVersion"):
+                raise _unconditional(resource, name)
             how = lambda _: given  # noqa: E731
         else:
             kind = request.headers.get("content-type", "").partition(";")[0].strip()
@@ -271,6 +273,12 @@ def _review(user: User, review: Json) -> Json:
     if user is ANONYMOUS:
         raise forbidden(user, "create", "authorization.k8s.io", "selfsubjectaccessreviews", "", "")
     return {**review, "metadata": {}, "status": {"allowed": allowed}}
+
+
+def _unconditional(resource: Resource, name: str) -> ApiError:
+    field = "metadata.resourceVersion"
+    text = "Invalid value: 0x0: must be specified for an update"
+    return invalid(resource.kind, resource.group, name, [Cause("FieldValueInvalid", text, field)])
 
 
 def _too_large(asked: int, current: int) -> ApiError:

@@ -5,7 +5,7 @@ Handles no signal and reads no file: that is the command's part.
 
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
 from autoscaler.endpoint import Endpoint
 from autoscaler.errors import ConfigError
@@ -18,8 +18,14 @@ from autoscaler.wiring.decision_file import DecisionFile
 from autoscaler.wiring.memories import Memories
 from autoscaler.wiring.worker import STALLED_TICKS, Change, Outlets, Worker
 
+if TYPE_CHECKING:
+    from autoscaler.wiring.leading import Leadership
+
 _LAST_WORDS_S = 2.0
 """How long a single tick's Events may take to be sent."""
+
+_SHARED = "telemetry", "decisions", "events", "memory", "leader_election", "log", "objects"
+"""What loops that go on have in common, and what therefore stays until a restart."""
 
 
 class Objects(Protocol):
@@ -91,23 +97,34 @@ class LiveRun:
         memories = Memories(settings.memory, settings.tick_s)
         events = settings.events.enabled
         self._outlets = Outlets(self.telemetry, logger, file, events, on_tick, memories)
+        self._ticking = False
+        self.leadership = self._leadership(settings)
         self.refused: dict[str, str] = {}
         self.workers: dict[str, Worker] = {}
         self.workers = self._new_workers(settings)
         self._tell_objects()
 
     def once(self) -> bool:
-        """One tick a target, in this thread; whether all could be read and nothing failed."""
-        for worker in self.workers.values():
-            worker.tick()
-        for worker in self.workers.values():
-            worker.join(_LAST_WORDS_S)
-        if self._objects is not None:
-            self._objects.flush()
+        """One tick a target, in this thread; whether all could be read and nothing failed.
+
+        Nothing ticks while another process leads.
+        """
+        if self.leadership is not None and not self.leadership.attempt():
+            return False
+        try:
+            for worker in self.workers.values():
+                worker.tick()
+            for worker in self.workers.values():
+                worker.join(_LAST_WORDS_S)
+            if self._objects is not None:
+                self._objects.flush()
+        finally:
+            if self.leadership is not None:
+                self.leadership.release()
         return all(w.loop.ready and not w.loop.errors for w in self.workers.values())
 
     def start(self) -> None:
-        """Begin to tick and to show it.
+        """Show everything, and begin to tick: at once, or as soon as this process leads.
 
         Raises:
             ConfigError: the telemetry address cannot be listened on.
@@ -117,10 +134,33 @@ class LiveRun:
             self.telemetry, self.unhealthy, self.unready, where.host, where.port
         )
         self.endpoint.start()
-        for worker in self.workers.values():
-            worker.start()
-        if self._objects is not None:
-            self._objects.start()
+        if self.leadership is None:
+            self._begin()
+        else:
+            self.leadership.elector.start()
+
+    def follow(self) -> str:
+        """Begin to tick once this process leads; to be called every ``poll_s``.
+
+        Returns:
+            Why leadership was lost, upon which the process has to end; "": it was not.
+        """
+        if self.leadership is None:
+            return ""
+        lost = self.leadership.elector.lost
+        self.leadership.tell()
+        if not lost and not self._ticking and self.leadership.elector.leads:
+            self._begin()
+        return lost
+
+    @property
+    def poll_s(self) -> float:
+        """How often to look after the loops, s."""
+        poll_s = min(0.5, self.settings.tick_s / 4)
+        if self.leadership is not None:
+            timing = self.leadership.timing
+            poll_s = min(poll_s, timing.look_period_s, timing.stop_s)
+        return poll_s
 
     def take_up(self, settings: Settings) -> None:
         """Go by changed settings from each loop's next tick on.
@@ -131,8 +171,7 @@ class LiveRun:
             ConfigError: something cannot be built, or cannot change in a running program; then
                 everything stays as it was.
         """
-        # Shared by the loops that go on.
-        for key in ("telemetry", "decisions", "events", "memory", "log", "objects"):
+        for key in _SHARED:
             if getattr(settings, key) != getattr(self.settings, key):
                 raise ConfigError(f"{settings.files[0]}: {key}: must stay as it is until a restart")
         if self._outlets.file is not None:
@@ -148,8 +187,9 @@ class LiveRun:
             worker.stop()
             self.telemetry.forget(name)
         self.workers |= new
-        for worker in new.values():
-            worker.start()
+        if self._ticking:
+            for worker in new.values():
+                worker.start()
         self.settings = settings
         self._tell_objects()
 
@@ -157,31 +197,43 @@ class LiveRun:
         """End all loops; whether all had ended within ``timeout_s``.
 
         A loop that waits for an answer is not waited for: what it has asked for is either done or
-        not, and the next start reads which.
+        not, and the next start reads which. The lease is freed after them, unless a write is still
+        under way. If it was lost, loops have less time: to be gone before it has run out.
         """
+        if self.leadership is not None and self.leadership.elector.lost:
+            timeout_s = min(timeout_s, self.leadership.timing.stop_s)
         until_s = self._clock.now_s() + timeout_s
         for worker in self.workers.values():
             worker.stop()
         if self._objects is not None:
             self._objects.stop()
         ended = [w.join(until_s - self._clock.now_s()) for w in self.workers.values()]
+        if self.leadership is not None:
+            self.leadership.release()
         if self.endpoint is not None:
             self.endpoint.stop()
         return all(ended)
 
     @property
     def failure(self) -> BaseException | None:
-        """The defect that ended a loop; None: none did."""
+        """The defect that ended a loop or the elector; None: none did."""
+        if self.leadership is not None and self.leadership.elector.failure is not None:
+            return self.leadership.elector.failure
         return next((w.failure for w in self.workers.values() if w.failure is not None), None)
 
     def unhealthy(self) -> list[str]:
-        """Loops that make no progress."""
+        """Loops that make no progress; those of a standby make none and are well."""
+        if not self._ticking:
+            return []
         stalled = [name for name, worker in self.workers.copy().items() if worker.stalled]
         return [f"{name}: no tick for more than {STALLED_TICKS} ticks" for name in stalled]
 
     def unready(self) -> list[str]:
-        """Loops that cannot read, or write as far as they have tried."""
-        problems = [] if self._objects is None else self._objects.unready()
+        """Loops that cannot read, or write as far as they have tried; whether it could lead."""
+        problems = [] if self.leadership is None else self.leadership.unready()
+        if not self._ticking:
+            return problems
+        problems += [] if self._objects is None else self._objects.unready()
         for name, worker in self.workers.copy().items():
             if worker.stalled or not worker.loop.readable:
                 problems.append(f"{name}: cannot read")
@@ -221,10 +273,34 @@ class LiveRun:
                 raise
             self.refused[target.name] = str(error)
 
+    def _leadership(self, settings: Settings) -> "Leadership | None":
+        if not settings.leader_election.enabled:
+            return None
+        self.telemetry.set_leader(False)
+        if self._dry_run:  # never writes, and must not keep the lease from who does
+            return None
+        # The Kubernetes client behind it takes longer to load than all the rest.
+        from autoscaler.wiring.leading import Leadership
+
+        return Leadership(settings.leader_election, self._clock, self._logger, self.telemetry)
+
+    def _begin(self) -> None:
+        self._ticking = True
+        for worker in self.workers.values():
+            worker.start()
+        if self._objects is not None:
+            self._objects.start()
+
     def _worker(self, target: TargetSettings, settings: Settings) -> Worker:
+        permission = None if self.leadership is None else self.leadership.elector.writing
         try:
             return Worker(
-                target, settings.redaction, self._clock, self._outlets, dry_run=self._dry_run
+                target,
+                settings.redaction,
+                self._clock,
+                self._outlets,
+                dry_run=self._dry_run,
+                permission=permission,
             )
         except ConfigError as error:
             raise _named(settings, target, error) from error

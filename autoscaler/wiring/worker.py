@@ -13,6 +13,7 @@ from autoscaler.clock import wall_s
 from autoscaler.controller import Controller
 from autoscaler.journal import Journal, Logger
 from autoscaler.keeping import Keeper
+from autoscaler.leadership.fence import Permission, fenced
 from autoscaler.loop import ControlLoop
 from autoscaler.model import Decision, Observation, SetOutcome
 from autoscaler.ports import Clock, DecisionLog, MetricsSource, SourceContext, Target
@@ -103,6 +104,7 @@ class Worker:
         clock: shared by all loops.
         outlets: where ticks are shown.
         dry_run: read the target and never write it, whatever the settings say.
+        permission: asked before each write; None: none is needed.
 
     Raises:
         ConfigError: source, target or policy cannot be built.
@@ -116,6 +118,7 @@ class Worker:
         outlets: Outlets,
         *,
         dry_run: bool = False,
+        permission: Permission | None = None,
     ) -> None:
         self._epoch_s = wall_s() - clock.now_s()
         self._dry_run = dry_run
@@ -123,6 +126,7 @@ class Worker:
         self.settings = settings
         self.failure: BaseException | None = None
         self._outlets = outlets
+        self._permission = permission
         self._clock = _Wakeable(clock)
         self._lock = threading.Lock()
         self._change: Change | None = None
@@ -273,16 +277,19 @@ class Worker:
             self._events.close(0.0)
         self._events = self._event_log(settings, redaction, target)
         steering = settings.steering
+        writable = target
+        if self._permission is not None:
+            writable = fenced(target, settings.write_s(steering.tick_s), self._permission)
         return ControlLoop(
             source,
-            target,
+            writable,
             steering.build(),
             self._clock,
             self._log(settings, redaction),
             steering.slo,
             steering.tick_s,
             {shadow.policy.name: shadow.build() for shadow in settings.shadows},
-            self._keeper(settings, target),
+            self._keeper(settings, writable),
         )
 
     def _keeper(self, settings: TargetSettings, target: Target) -> Keeper | None:

@@ -136,9 +136,39 @@ BAD = {
         "targets: must have at least one entry, unless objects.enabled is set; got none",
     ),
     "missing": ({"targets__0__policy": None}, "targets[0].policy: must be given; got nothing"),
-    "leader election": (
-        {"leader_election__enabled": True},
-        "leader_election.enabled: must be false, it is not built in yet; got True",
+    "L4 renew deadline": (
+        {"leader_election": {"enabled": True, "renew_deadline_s": 10, "retry_period_s": 9}},
+        ("leader_election.renew_deadline_s: must be more than 1.2 x retry_period_s (10.8); got 10"),
+    ),
+    "lease shorter than its deadline": (
+        {"leader_election": {"enabled": True, "lease_duration_s": 9}},
+        "leader_election.lease_duration_s: must be more than renew_deadline_s (10); got 9",
+    ),
+    "lease of half seconds": (
+        {"leader_election": {"lease_duration_s": 15.5}},
+        "leader_election.lease_duration_s: must be a valid integer; got 15.5",
+    ),
+    "lease too short for a write": (
+        {
+            "tick_s": 5,
+            "leader_election": {
+                "enabled": True,
+                "lease_duration_s": 5,
+                "renew_deadline_s": 4,
+                "retry_period_s": 1,
+            },
+        },
+        (
+            "leader_election.lease_duration_s: must be more than 5.25, for a write of 4 s to be "
+            "over in time; got 5"
+        ),
+    ),
+    "name of the lease": (
+        {"leader_election": {"name": "My_Lease"}},
+        (
+            "leader_election.name: must match pattern "
+            "'^[a-z0-9]([-a-z0-9.]{0,251}[a-z0-9])?$'; got 'My_Lease'"
+        ),
     ),
     "name": (
         {"targets__0__name": "a b"},

@@ -1,0 +1,1 @@
+"""Third-party plug-ins that have a leader write whenever it can."""
