@@ -136,7 +136,7 @@ class Process:
         found = [json.loads(line) for line in self.lines if line.startswith("{")]
         return [line for line in found if line["event"] == name]
 
-    def await_line(self, event, count=1, timeout_s=10.0):
+    def await_line(self, event, count=1, timeout_s=30.0):
         with self._grown:
             ok = self._grown.wait_for(lambda: len(self.events(event)) >= count, timeout_s)
         assert ok, f"no {event} in:\n{self.text}"
