@@ -27,6 +27,7 @@ def test_the_overlays_are_those_that_the_readme_explains():
         "targets/scale",
         "targets/kserve",
         "targets/objects",
+        "width-limits",
     ]:
         assert f"`{name}`" in text, name
 

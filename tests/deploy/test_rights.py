@@ -9,6 +9,7 @@ import pytest
 import yaml
 
 from autoscaler.cluster.connection import JSON_PATCH, MERGE_PATCH, Access, Connection, path
+from autoscaler.cluster.memory_map import MemoryMap
 from autoscaler.emulator.operator import Operator
 from autoscaler.errors import TargetError, TargetForbidden
 from autoscaler.model import SetResult
@@ -187,19 +188,26 @@ NAMES = {"lease": "autoscaler", "memory": "autoscaler-memory"}
 
 
 @pytest.mark.parametrize(
-    ("what", "home"), [(w, h) for w in OWN for h in ("inference", "autoscaler")]
+    ("name", "home"), [("one-namespace", "inference"), ("several-namespaces", "autoscaler")]
 )
-def test_the_lease_and_the_memory_are_made_read_and_changed(what, home, limited):
-    objects = overlay("several-namespaces" if home == "autoscaler" else "one-namespace")
-    connection = limited(objects, home)
-    api_version, plural, content = OWN[what]
-    body = {"metadata": {"name": NAMES[what]}, **content}
+def test_the_lease_is_made_read_and_renewed(name, home, limited):
+    connection = limited(overlay(name), home)
+    api_version, plural, content = OWN["lease"]
+    body = {"metadata": {"name": NAMES["lease"]}, **content}
     connection.send("POST", path(api_version, home, plural, ""), body)
-    at = path(api_version, home, plural, NAMES[what])
-    found = connection.get(at)
-    connection.send("PUT", at, found)
-    if what == "memory":
-        connection.patch(at, {"data": {"chat": "{1}"}}, MERGE_PATCH)
+    at = path(api_version, home, plural, NAMES["lease"])
+    connection.send("PUT", at, connection.get(at))
+
+
+@pytest.mark.parametrize(
+    ("name", "home"), [("one-namespace", "inference"), ("several-namespaces", "autoscaler")]
+)
+def test_the_memory_is_made_recalled_and_changed(name, home, limited):
+    memory = MemoryMap(limited(overlay(name), home), home, "chat")
+    assert memory.recall() is None
+    for text in ("{}", "{1}"):
+        memory.remember(text)
+        assert memory.recall() == text
 
 
 @pytest.mark.parametrize("what", list(OWN))
