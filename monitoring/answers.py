@@ -9,6 +9,8 @@ from typing import Any
 
 import requests
 
+from autoscaler.errors import ObservationError
+
 _VARIABLE = re.compile(r"\$(?:\{(\w+)\}|(\w+))")
 _LABEL_VALUES = re.compile(r"label_values\((?P<selector>.+), (?P<label>\w+)\)")
 _LEGEND = re.compile(r"\{\{\s*(\w+)\s*\}\}")
@@ -82,6 +84,8 @@ class Prometheus:
 
     Args:
         url: where it is.
+
+    Its methods raise ObservationError where there is no answer.
     """
 
     def __init__(self, url: str) -> None:
@@ -108,10 +112,13 @@ class Prometheus:
 
     def _get(self, path: str, parameters: Mapping[str, Any]) -> Any:
         url = f"{self._url}/api/v1/{path}"
-        answer = self._session.get(url, params=parameters, timeout=_TIMEOUT_S)
-        content = answer.json()
-        if content["status"] != "success":
-            raise ValueError(f"{parameters}: {content['error']}")
+        try:
+            content = self._session.get(url, params=parameters, timeout=_TIMEOUT_S).json()
+        except requests.RequestException as error:  # also what is no JSON
+            raise ObservationError(f"{url}: must be a Prometheus that answers; {error}") from error
+        if not isinstance(content, dict) or content.get("status") != "success":
+            said = content.get("error") if isinstance(content, dict) else content
+            raise ObservationError(f"{url}: {parameters}: must be answered; got {said}")
         return content["data"]
 
 

@@ -13,6 +13,7 @@ import typer
 from plotly.offline import get_plotlyjs
 
 from autoscaler.clock import wall_s
+from autoscaler.errors import ObservationError
 from monitoring import drawing
 from monitoring.answers import Dashboard, Prometheus, Window, read
 
@@ -88,7 +89,11 @@ def main(
     window = Window(end_s - 60 * minutes, end_s, step_s, scrape_interval_s)
     asked = Prometheus(prometheus)
     paths = [path for path in sorted(FOLDER.glob("*.json")) if only in ("", path.stem)]
-    text = page([read(path, asked, window, target) for path in paths])
+    try:
+        text = page([read(path, asked, window, target) for path in paths])
+    except ObservationError as error:
+        typer.echo(f"error: {error}", err=True)
+        raise typer.Exit(1) from error
     out.write_text(text, encoding="utf-8")
     shown = len(re.findall("class=panel", text))
     typer.echo(f"{out}: {len(paths)} dashboards, {shown} panels")

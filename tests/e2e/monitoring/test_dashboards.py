@@ -1,5 +1,7 @@
 """Every query of every dashboard, asked of a real Prometheus that has scraped a real run."""
 
+import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -8,6 +10,7 @@ import pytest
 from monitoring.answers import Asked, Dashboard, Prometheus, Window, read
 from monitoring.preview import FOLDER, page
 from tests.adapters.prometheus.conftest import Start
+from tests.adapters.prometheus.servers import free_port
 from tests.e2e.monitoring.rules import alerts
 from tests.e2e.monitoring.story import SCRAPE_S, Run, healthy
 
@@ -106,3 +109,28 @@ def test_the_preview_draws_every_panel_on_one_page_that_needs_nothing_else(
     assert text.count("<div class=panel") == len(panels)
     assert "No data" not in text
     assert not [part for part in ('src="http', "cdn.plot.ly/plotly") if part in text]
+
+
+def preview(*arguments: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, "-m", "monitoring.preview", *arguments],
+        cwd=FOLDER.parents[1],
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+
+
+def test_the_preview_is_a_command_and_without_an_answer_it_says_so(
+    run: Run, tmp_path: Path
+) -> None:
+    out = tmp_path / "preview.html"
+    done = preview("--prometheus", run.prometheus.url, "--out", str(out), "--minutes", "2")
+    assert done.returncode == 0, done.stderr
+    assert "2 dashboards" in done.stdout
+    nobody = f"http://127.0.0.1:{free_port()}"
+    done = preview("--prometheus", nobody, "--out", str(out))
+    assert done.returncode == 1
+    assert done.stderr.startswith(f"error: {nobody}/api/v1/")
+    assert "Traceback" not in done.stderr
