@@ -145,7 +145,7 @@ def test_where_a_resize_costs_few_of_many_windows_the_slo_counts_as_kept_at_leas
     assert 2900 <= best.plan.at_s[0] <= 3010
 
 
-def test_S14_a_load_beyond_the_largest_width_is_proven_infeasible():
+def test_a_load_beyond_the_largest_width_is_proven_infeasible_S14():
     bound = bound_of(arrivals((8.0, 600)), model())
     assert bound.infeasible
     assert bound.gpu_seconds == pytest.approx(4 * TP * 600, rel=0.01)
@@ -158,7 +158,7 @@ def test_S14_a_load_beyond_the_largest_width_is_proven_infeasible():
     changes=st.lists(st.tuples(st.integers(0, 60), st.sampled_from(WIDTHS)), max_size=4),
     start=st.sampled_from(WIDTHS),
 )
-def test_S14_no_schedule_that_keeps_the_slo_beats_the_lower_bound(rates, changes, start):
+def test_no_schedule_that_keeps_the_slo_beats_the_lower_bound_S14(rates, changes, start):
     load = arrivals(*((rate, 100.0) for rate in rates))
     resize = model(prepare_s=5.0)
     steps = sorted({5.0 * at: width for at, width in changes}.items())

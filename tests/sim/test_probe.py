@@ -45,7 +45,7 @@ def test_before_the_first_scrape_there_is_no_series():
     assert probe.read().ttft_p95_s.status is SignalStatus.FEW_SAMPLES
 
 
-def test_M23_M32_few_or_no_first_tokens_make_no_quantile():
+def test_few_or_no_first_tokens_make_no_quantile_M23_M32():
     probe = Probe(fleet(steady(0.1, 100)), SLO)
     probe.play(60.0)
     metrics = probe.read()
@@ -85,7 +85,7 @@ def test_nothing_running_and_nothing_waiting_after_a_growth_is_not_idle():
     assert metrics.running.value is None
 
 
-def test_M15_engines_are_summed_and_frozen_ones_left_out():
+def test_engines_are_summed_and_frozen_ones_left_out_M15():
     world = fleet(
         steady(3.0, 300), model(leaving="abort", prepare_s=0.0, pause_down_s=0.5), width=4
     )

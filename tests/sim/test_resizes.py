@@ -29,7 +29,7 @@ def test_the_old_width_serves_until_the_commit_is_over():
     assert (world.engine.outcome == COMPLETED).all()
 
 
-def test_S11_growth_is_billed_from_the_request_and_serves_after_the_commit():
+def test_growth_is_billed_from_the_request_and_serves_after_the_commit_S11():
     world = fleet(steady(1.0, 60))
     world.advance(5.0)
     world.request(4, 2, 5.0)

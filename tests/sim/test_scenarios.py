@@ -258,7 +258,7 @@ def test_one_command_plays_all_and_leaves_table_numbers_and_picture(folder):
     assert (results / "scoreboard.svg").read_text().startswith("<?xml")
 
 
-def test_S17_the_scoreboard_is_the_same_with_any_number_of_jobs(folder):
+def test_the_scoreboard_is_the_same_with_any_number_of_jobs_S17(folder):
     def without_wall(text: str) -> str:
         document = json.loads(text)
         for entry in document["scenarios"]:

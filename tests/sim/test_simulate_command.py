@@ -89,7 +89,7 @@ def test_the_table_fits_eighty_columns_and_marks_what_was_not_measured(folder):
     assert "\x1b" not in done.stdout
 
 
-def test_S17_the_same_input_and_seed_give_the_same_bytes_with_any_number_of_jobs(folder):
+def test_the_same_input_and_seed_give_the_same_bytes_with_any_number_of_jobs_S17(folder):
     (folder / "flaky.yaml").write_text(
         "mode: flaky\nprepare_s: 5\npause_up_s: 1\npause_down_s: 1\n"
         "refuse_probability: 0.3\nfail_probability: 0.3\n"

@@ -49,7 +49,7 @@ def folder(tmp_path):
     return tmp_path
 
 
-def test_S17_the_same_seed_gives_the_same_bytes_with_any_number_of_jobs(folder):
+def test_the_same_seed_gives_the_same_bytes_with_any_number_of_jobs_S17(folder):
     texts = []
     for jobs in ("1", "2"):
         options = ("--trials", "14", "--seed", "5", "--jobs", jobs, "--out", "tuned.yaml")

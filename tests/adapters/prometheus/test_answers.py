@@ -139,7 +139,7 @@ STRICT: dict[str, tuple[Answer, SignalStatus]] = {
 
 
 @pytest.mark.parametrize("case", STRICT)
-def test_M02_M04_G01_G02_G05_what_is_not_exactly_one_number_is_none(world: World, case: str):
+def test_what_is_not_exactly_one_number_is_none_M02_M04_G01_G02_G05(world: World, case: str):
     answer, status = STRICT[case]
     metrics = world.read(answer)
     assert metrics.itl_p95_s.value is None

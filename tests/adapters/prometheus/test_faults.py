@@ -51,7 +51,7 @@ def fails(source: MetricsSource, within_s: float = 3 * TIMEOUT_S) -> str:
 
 
 @both
-def test_M05_G08_G13_a_refused_connection_is_an_error_that_names_the_address(build: Build):
+def test_a_refused_connection_is_an_error_that_names_the_address_M05_G08_G13(build: Build):
     port = free_port()
     source = build(f"http://127.0.0.1:{port}")
     assert f"127.0.0.1:{port}" in fails(source)
@@ -148,7 +148,7 @@ def test_G14_a_login_page_is_no_answer(build: Build, status: int):
 
 
 @both
-def test_M13_P6_a_wrong_address_that_answers_404_is_named(build: Build):
+def test_a_wrong_address_that_answers_404_is_named_M13_P6(build: Build):
     with Server(Answer("404 page not found", 404)) as server:
         message = fails(build(server.url))
         assert "HTTP 404" in message
@@ -253,7 +253,7 @@ def test_credentials_that_contradict_one_another_are_refused(
 
 
 @both
-def test_G69_M25_a_window_shorter_than_two_scrapes_is_refused(build: Build):
+def test_a_window_shorter_than_two_scrapes_is_refused_G69_M25(build: Build):
     with pytest.raises(ConfigError, match="window_s: must be >= 2 scrape intervals"):
         build("http://x", scrape_interval_s=20.0)
 

@@ -123,7 +123,7 @@ def test_metrics_agree_with_promql_on_the_same_samples(world: World):
     assert metrics.queue_wait_s.value == pytest.approx(12 / metrics.completion_rps.value)
 
 
-def test_M15_G18_engines_are_added_up_and_those_beyond_the_width_left_out(world: World):
+def test_engines_are_added_up_and_those_beyond_the_width_left_out_M15_G18(world: World):
     bench = {"namespace": "bench"}
     metrics = reader(world.prometheus, 2, labels=bench).read()
     assert metrics.queue_depth.value == 12  # the sum: neither the last one nor the mean
@@ -156,7 +156,7 @@ def test_findings_name_what_does_not_fit(world: World):
     assert found(pod="x")["pod"].detail == "no series has a label pod"
 
 
-def test_M04_G05_G06_series_that_do_not_exist_are_no_series_and_no_zero(world: World):
+def test_series_that_do_not_exist_are_no_series_and_no_zero_M04_G05_G06(world: World):
     metrics = check_source(reader(world.prometheus, labels={"model_name": "another"}))
     for field in fields(metrics):
         signal = getattr(metrics, field.name)
@@ -185,7 +185,7 @@ def test_queries_replace_single_signals_and_their_mistakes_stay_theirs(world: Wo
     assert metrics.output_tokens_per_s.value is not None
 
 
-def test_M15_engines_that_are_targets_of_their_own_are_added_up(world: World):
+def test_engines_that_are_targets_of_their_own_are_added_up_M15(world: World):
     """External data parallelism: a target a rank, each with engine 0."""
     metrics = check_source(reader(world.prometheus, 3, labels={"namespace": "ranks"}))
     assert metrics.queue_depth.value == 60
@@ -211,7 +211,7 @@ def test_a_target_that_goes_away_is_stale_at_once(world: World):
     assert "the last scrape failed" in metrics.queue_depth.detail
 
 
-def test_M05_G11_an_outage_gives_errors_and_a_return_gives_what_was_missed(start_prometheus: Start):
+def test_an_outage_gives_errors_and_a_return_gives_what_was_missed_M05_G11(start_prometheus: Start):
     with Server(Load()) as engine:
         started = start_prometheus({"vllm": (f"127.0.0.1:{engine.port}", {})})
         source = reader(started)

@@ -133,7 +133,7 @@ def test_the_hole_of_a_shrink_is_stale_and_the_frozen_engine_is_left_out(
     assert any(m.running.value == 8 for m in down.between(95.0, 122.0))
 
 
-def test_M26_the_zeros_after_a_growth_are_unknown_and_the_reset_is_one(played: dict[str, Player]):
+def test_the_zeros_after_a_growth_are_unknown_and_the_reset_is_one_M26(played: dict[str, Player]):
     up = played["up"]
     for metrics in up.between(279.0, 345.0):
         assert metrics.queue_depth.status is SignalStatus.STALE

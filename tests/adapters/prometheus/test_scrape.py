@@ -42,7 +42,7 @@ def test_a_whole_real_page_gives_gauges_at_once_and_rates_with_the_second_scrape
         assert server.requests[0].path == "/metrics"
 
 
-def test_M20_one_of_eight_that_times_out_does_not_stop_the_others():
+def test_one_of_eight_that_times_out_does_not_stop_the_others_M20():
     clock = ManualClock()
     engine = Engine(0, waiting=2, running=1)
 
@@ -107,7 +107,7 @@ def test_true_arrivals_come_from_the_router_and_survive_a_reset_of_the_engine():
         assert metrics.queue_depth.value is not None
 
 
-def test_M12_the_label_of_an_engine_can_be_another_one():
+def test_the_label_of_an_engine_can_be_another_one_M12():
     clock = ManualClock()
     lines = [f'vllm:num_requests_waiting{{pod="chat-rank-{rank}"}} {10**rank}' for rank in range(3)]
     with Server(Answer("\n".join(lines) + "\n")) as server:

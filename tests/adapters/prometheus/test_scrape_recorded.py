@@ -82,7 +82,7 @@ def test_shrinking_shows_as_a_hole_and_the_frozen_engine_is_left_out(step):
 
 
 @pytest.mark.parametrize("step", [1, 5])
-def test_M26_growing_shows_as_a_hole_a_reset_and_zeros_that_are_unknown_not_idle(step):
+def test_growing_shows_as_a_hole_a_reset_and_zeros_that_are_unknown_not_idle_M26(step):
     found = play(readings("up-1to2-A"), lambda at_s: 1 if at_s < 345.2 else 2, step)
     assert not any(wrote for _, wrote in found.values())
     for metrics, _ in between(found, 278.1, 345.3):

@@ -33,7 +33,7 @@ def test_A36_growing_is_503_on_every_path_and_a_200_is_not_the_first_token():
         assert 1.0 < call.series()[ttft] < 9.2
 
 
-def test_M15_after_a_shrink_series_stay_frozen_and_requests_hang():
+def test_after_a_shrink_series_stay_frozen_and_requests_hang_M15():
     with emulated(2, min_width=1) as call:
         body = {"prompt": "a", "max_tokens": 4000, "stream": True}
         headers = {"X-data-parallel-rank": "1", "Content-Type": "application/json"}

@@ -140,7 +140,7 @@ def test_the_table_of_a_process_names_target_severity_what_and_cure(bench: Bench
     assert done.stdout.splitlines()[0].split() == ["severity", "target", "what", "cure"]
 
 
-def test_M13_a_wrong_address_is_named(bench: Bench, engine: Caller) -> None:
+def test_a_wrong_address_is_named_M13(bench: Bench, engine: Caller) -> None:
     source = bench.entry["source"]
     closed = f"http://127.0.0.1:{free_port()}"
     source["url"] = closed
@@ -160,7 +160,7 @@ def test_a_wrong_address_of_the_engine_is_named(bench: Bench) -> None:
     bench.finding("target", "error", "connection refused", "an address that this machine can reach")
 
 
-def test_M09_M10_a_label_that_selects_nothing_is_told_with_what_is_there(bench: Bench) -> None:
+def test_a_label_that_selects_nothing_is_told_with_what_is_there_M09_M10(bench: Bench) -> None:
     labels = bench.entry["source"]["labels"]
     labels["model_name"] = "emulatde"
     bench.finding(
@@ -176,7 +176,7 @@ def test_M09_M10_a_label_that_selects_nothing_is_told_with_what_is_there(bench: 
     assert found["namespace"]["level"] == found["model_name"]["level"] == "ok"
 
 
-def test_M25_a_window_shorter_than_the_scrape_allows_is_no_usable_config(bench: Bench) -> None:
+def test_a_window_shorter_than_the_scrape_allows_is_no_usable_config_M25(bench: Bench) -> None:
     bench.entry["slo"]["window_s"] = 1.5 * INTERVAL_S
     bench.entry["source"]["timeout_s"] = bench.entry["target"]["timeout_s"] = 0.1
     code, out, err = bench.run()
@@ -184,7 +184,7 @@ def test_M25_a_window_shorter_than_the_scrape_allows_is_no_usable_config(bench: 
     assert "targets[0].slo.window_s: must be at least twice source.scrape_interval_s" in err
 
 
-def test_M25_a_scrape_slower_than_was_said_is_found_out(bench: Bench) -> None:
+def test_a_scrape_slower_than_was_said_is_found_out_M25(bench: Bench) -> None:
     bench.entry["source"]["scrape_interval_s"] = 0.05
     bench.finding("scrape_interval_s", "error", "got 0.05 s", "set source.scrape_interval_s to 0.2")
     bench.entry["source"]["scrape_interval_s"] = 1.3
@@ -198,14 +198,14 @@ def test_an_objective_between_two_bucket_bounds_is_told_both(bench: Bench) -> No
     assert code == 3
 
 
-def test_M29_what_no_measured_value_ever_reaches_is_found(bench: Bench) -> None:
+def test_what_no_measured_value_ever_reaches_is_found_M29(bench: Bench) -> None:
     bench.entry["slo"] |= {"ttft_p95_s": 3000.0, "failure_penalty_s": 4000.0}
     bench.finding("ttft_p95_s", "error", "beyond the highest bucket bound, 2560 s")
     bench.entry["slo"] |= {"ttft_p95_s": 40.0, "failure_penalty_s": 30.0}
     bench.finding("slo.failure_penalty_s", "error", "a failed request would count as a good one")
 
 
-def test_T04_delays_shorter_than_what_they_look_back_on_are_warned_of(bench: Bench) -> None:
+def test_delays_shorter_than_what_they_look_back_on_are_warned_of_T04(bench: Bench) -> None:
     bench.entry["guards"]["cooldown_down_s"] = 1
     bench.finding(
         "targets[0].guards.cooldown_down_s", "warning", "should be at least slo.window_s",

@@ -104,7 +104,7 @@ def test_A36_503s_of_the_commit_are_held_through_and_named(story: Live) -> None:
     assert {entry["decision"]["width"] for entry in during} == {None}
 
 
-def test_M05_G05_with_prometheus_away_for_60_s_the_width_stays_and_the_log_says_why(
+def test_with_prometheus_away_for_60_s_the_width_stays_and_the_log_says_why_M05_G05(
     story: Live,
 ) -> None:
     away = observed(story.between("unreachable", "reachable"))[1:]
@@ -149,7 +149,7 @@ def test_the_controllers_own_series_are_in_prometheus(story: Live) -> None:
     assert story.prometheus.number(f"sum({up})") == 2
 
 
-def test_S18_replay_of_the_log_reproduces_every_decision(story: Live) -> None:
+def test_replay_of_the_log_reproduces_every_decision_S18(story: Live) -> None:
     assert story.process.end() == 0
     again = story.world.command("replay", str(story.world.log), "--format", "json")
     assert again.returncode == 0, again.stdout + again.stderr

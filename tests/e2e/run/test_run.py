@@ -18,7 +18,7 @@ def samples(text):
     }
 
 
-def test_S18_a_run_steers_records_exports_and_its_replay_is_equal(world):
+def test_a_run_steers_records_exports_and_its_replay_is_equal_S18(world):
     world.add_target("chat", shadow=["threshold", "static:6"])
     world.add_target("batch", policy="static:3")
     world.save()

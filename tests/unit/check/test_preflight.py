@@ -185,7 +185,7 @@ def test_a_source_that_cannot_be_read_is_an_error(findings) -> None:
     assert found["source"].level is Level.ERROR
 
 
-def test_T04_M29_the_configurations_own_warnings_and_thresholds_are_findings(
+def test_the_configurations_own_warnings_and_thresholds_are_findings_T04_M29(
     findings, tmp_path
 ) -> None:
     policy = tmp_path / "p.yaml"

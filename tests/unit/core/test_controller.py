@@ -212,7 +212,7 @@ def test_G33_foreign_writes_count_as_resizes_so_the_flap_budget_ends_the_fight()
     assert decision.code == "flap_budget"
 
 
-def test_T16_a_tick_is_decided_once():
+def test_a_tick_is_decided_once_T16():
     run = Run()
     first = run.step()
     run.tick -= 1
@@ -222,7 +222,7 @@ def test_T16_a_tick_is_decided_once():
     assert run.policy.state() == {"asked": 1}
 
 
-def test_T24_controllers_share_nothing():
+def test_controllers_share_nothing_T24():
     one, two = Run(), Run()
     one.step("refused")
     one.step()
@@ -240,7 +240,7 @@ def test_A34_R23_a_deployment_that_somebody_scaled_to_zero_is_left_alone():
     assert (decision.width, decision.code) == (None, "scaled_to_zero")
 
 
-def test_T18_absurd_wishes_saturate():
+def test_absurd_wishes_saturate_T18():
     assert Run(wish=10**30).step().width == 16
     assert Run(wish=float("inf")).step().width == 16
     assert Run(wish=float("nan")).step().code == "non_finite"

@@ -128,7 +128,7 @@ def a_controller():
     return Controller(policy, Guards())
 
 
-def test_S18_replaying_a_log_gives_the_same_decisions(tmp_path):
+def test_replaying_a_log_gives_the_same_decisions_S18(tmp_path):
     clock, log = ManualClock(), MemoryLog()
     target = FakeTarget(clock, 2)
     loads = [

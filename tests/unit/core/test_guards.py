@@ -97,7 +97,7 @@ def ask(guards, wish, width=4, can=CAN, now_s=LATER_S, **signals):
         ({}, replace(CAN, can_shrink=Tristate.NO), 4, 6, 6, []),
     ],
 )
-def test_T18_G02_A22_A24_clamp(params, can, width, wish, allowed, codes):
+def test_clamp_T18_G02_A22_A24(params, can, width, wish, allowed, codes):
     got, said = ask(warm(**params), wish, width, can)
     assert got == allowed
     assert type(got) is int
@@ -122,7 +122,7 @@ def test_T18_G02_A22_A24_clamp(params, can, width, wish, allowed, codes):
         ({"ttft_p95_s": None, "arrival_rps": None}, False),
     ],
 )
-def test_M04_M18_M21_G10_G11_missing_data_never_shrinks_but_may_grow(signals, shrinks):
+def test_missing_data_never_shrinks_but_may_grow_M04_M18_M21_G10_G11(signals, shrinks):
     width, codes = ask(warm(), 2, **signals)
     assert (width, codes) == ((2, []) if shrinks else (4, ["missing_data"]))
     assert ask(warm(), 6, **signals) == (6, [])
@@ -135,7 +135,7 @@ def test_A19_unknown_effective_width_never_shrinks():
     assert (allowed.width, stages[-1].code) == (4, "missing_data")
 
 
-def test_T11_M30_R8_no_shrink_before_a_full_window_after_the_start():
+def test_no_shrink_before_a_full_window_after_the_start_T11_M30_R8():
     guards = Guards(Params(**{**FREE, "scale_down_window_s": 300.0}))
     assert ask(guards, 2, now_s=0.0) == (4, ["warming_up"])
     assert ask(guards, 2, now_s=299.0) == (4, ["warming_up"])
@@ -145,7 +145,7 @@ def test_T11_M30_R8_no_shrink_before_a_full_window_after_the_start():
     assert ask(guards, 2, now_s=300.0) == (2, [])
 
 
-def test_M26_without_a_scale_down_window_the_metrics_window_has_to_fill():
+def test_without_a_scale_down_window_the_metrics_window_has_to_fill_M26():
     guards = Guards(Params(**FREE))
     assert ask(guards, 2, now_s=0.0) == (4, ["warming_up"])
     assert ask(guards, 2, now_s=29.0) == (4, ["warming_up"])
@@ -197,7 +197,7 @@ def test_G28_asking_moves_no_timer():
     assert ask(guards, 6, now_s=1_060.0) == (6, [])
 
 
-def test_A36_M26_metrics_settle_after_a_resize():
+def test_metrics_settle_after_a_resize_A36_M26():
     guards = warm(settle_s=30.0)
     guards.resized(2, 4, 1_000.0)
     guards.settled(1_180.0)
@@ -210,7 +210,7 @@ def test_A36_M26_metrics_settle_after_a_resize():
     assert ask(eager, 2, now_s=1_186.0) == (4, ["settling"])
 
 
-def test_T25_T06_A24_reversals_are_budgeted_in_a_rolling_hour():
+def test_reversals_are_budgeted_in_a_rolling_hour_T25_T06_A24():
     guards = warm(max_reversals_per_hour=2)
     for at_s, old, new in [(0, 2, 4), (600, 4, 2), (1200, 2, 4)]:
         guards.resized(old, new, float(at_s))

@@ -62,13 +62,13 @@ def test_G02_rank_in_the_top_bucket_is_a_lower_bound_not_a_value():
     assert signal.at_least == 2560.0
 
 
-def test_M23_no_new_observations_is_a_status_of_its_own():
+def test_no_new_observations_is_a_status_of_its_own_M23():
     empty = [0.0] * (len(VLLM) + 1)
     assert histogram.quantile(VLLM, empty, 0.95).status is SignalStatus.NO_OBSERVATIONS
     assert histogram.attainment(VLLM, empty, 5.0).status is SignalStatus.NO_OBSERVATIONS
 
 
-def test_M32_two_requests_make_no_p95():
+def test_two_requests_make_no_p95_M32():
     signal = histogram.quantile(VLLM, buckets([9.0, 9.0]), 0.95, min_observations=20)
     assert signal.status is SignalStatus.FEW_SAMPLES
     assert signal.at_least is None
@@ -80,7 +80,7 @@ def test_extrapolated_increments_just_short_of_the_minimum_are_enough():
 
 
 @pytest.mark.parametrize("bad", [math.nan, math.inf, -math.inf])
-def test_M02_G02_non_finite_increments_are_refused(bad):
+def test_non_finite_increments_are_refused_M02_G02(bad):
     counts = buckets([1.0] * 20)
     counts[5] = bad
     assert histogram.quantile(VLLM, counts, 0.95).status is SignalStatus.NON_FINITE

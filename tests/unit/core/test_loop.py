@@ -89,7 +89,7 @@ def test_lateness_is_that_of_the_last_tick():
     assert seen == pytest.approx([0, 2, 0])
 
 
-def test_M05_G09_source_failure_holds_with_every_signal_stale_and_is_counted():
+def test_source_failure_holds_with_every_signal_stale_and_is_counted_M05_G09():
     setup = Setup(width=4, wish=2)
     setup.source.metrics = ObservationError("connection refused")
     entries = setup.run(600)
@@ -177,14 +177,14 @@ def world(setup, capacity_rps, load_rps):
     return read
 
 
-def test_M01_A22_idleness_steps_down_to_the_lowest_width_and_no_further():
+def test_idleness_steps_down_to_the_lowest_width_and_no_further_M01_A22():
     setup = Setup(width=4, policy=a_threshold(), guards=Params(min_width=2))
     setup.source.metrics = world(setup, 5.0, lambda _: 0.0)
     setup.run(7200)
     assert setup.target.writes == [3, 2]
 
 
-def test_T01_T25_a_load_between_two_widths_does_not_flap():
+def test_a_load_between_two_widths_does_not_flap_T01_T25():
     setup = Setup(width=2, policy=a_threshold(), guards=Params())
     setup.source.metrics = world(setup, 5.0, lambda _: 11.0)
     setup.run(8 * 3600)
@@ -193,7 +193,7 @@ def test_T01_T25_a_load_between_two_widths_does_not_flap():
     assert hours <= 2.1  # once remembered for an hour, then tried once more
 
 
-def test_T06_a_noisy_load_stays_within_the_flap_budget():
+def test_a_noisy_load_stays_within_the_flap_budget_T06():
     setup = Setup(width=2, policy=a_threshold(remember_s=0.0), guards=Params())
     setup.source.metrics = world(setup, 5.0, lambda s: 11.0 if int(s) // 700 % 2 else 4.0)
     entries = setup.run(4 * 3600)

@@ -229,7 +229,7 @@ def test_A05_a_question_that_turns_out_answered_counts_as_our_resize():
     assert life.controller.memory().resize[:2] == (2, 4)
 
 
-def test_T25_cooldowns_and_the_flap_budget_go_on():
+def test_cooldowns_and_the_flap_budget_go_on_T25():
     params = replace(FREE, cooldown_up_s=300, max_reversals_per_hour=1)
     life = Life(params)
     life.step()

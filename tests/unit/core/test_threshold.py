@@ -75,7 +75,7 @@ def test_shrinks_after_a_long_quiet_and_not_before():
     "noise",
     [{"ttft_p95_s": 1.3}, {"queue_depth": 5.0}, {"queue_wait_s": 1.3}, {"ttft_p95_s": None}],
 )
-def test_M21_T01_quiet_needs_every_signal_all_the_time(noise):
+def test_quiet_needs_every_signal_all_the_time_M21_T01(noise):
     ask = Asked()
     ask(20)
     ask(1, **noise)
@@ -94,15 +94,15 @@ def test_M21_T01_quiet_needs_every_signal_all_the_time(noise):
         {"ttft_p95_s": NONE, "arrival_rps": None, "ttft_observations": None, "queue_depth": None},
     ],
 )
-def test_M04_M18_M23_unknown_never_shrinks(signals):
+def test_unknown_never_shrinks_M04_M18_M23(signals):
     assert Asked()(500, **signals)[0] == 4
 
 
-def test_M23_waiting_requests_without_a_first_token_are_a_stall():
+def test_waiting_requests_without_a_first_token_are_a_stall_M23():
     assert Asked()(ttft_p95_s=NONE, queue_depth=3.0) == (4, "stalled")
 
 
-def test_M01_known_idleness_steps_down_to_the_minimum_and_a_short_gap_holds():
+def test_known_idleness_steps_down_to_the_minimum_and_a_short_gap_holds_M01():
     idle = {"ttft_p95_s": NONE, "arrival_rps": 0.0, "ttft_observations": 0.0}
     ask = Asked()
     assert ask(24, **idle) == (4, "within_band")
@@ -111,7 +111,7 @@ def test_M01_known_idleness_steps_down_to_the_minimum_and_a_short_gap_holds():
     assert ask(1, **idle) == (1, "at_min_width")
 
 
-def test_T02_T10_idle_at_the_minimum_changes_nothing():
+def test_idle_at_the_minimum_changes_nothing_T02_T10():
     ask = Asked(width=1)
     idle = {"ttft_p95_s": NONE, "arrival_rps": 0.0}
     assert {ask(1, **idle) for _ in range(20)} == {(1, "within_band")}
@@ -140,7 +140,7 @@ def test_steps_are_places_on_the_lattice():
     assert policy.propose(observation(width=4, capabilities=LATTICE)).width == 2
 
 
-def test_T15_a_clock_that_went_back_starts_the_duration_anew():
+def test_a_clock_that_went_back_starts_the_duration_anew_T15():
     policy = build(Params(), PolicyContext(Slo(), 5.0))
     assert policy.propose(observation(now_s=1000.0, **HIGH)).code == "high_not_yet"
     assert policy.propose(observation(now_s=900.0, **HIGH)).code == "high_not_yet"
@@ -148,7 +148,7 @@ def test_T15_a_clock_that_went_back_starts_the_duration_anew():
     assert policy.propose(observation(now_s=915.0, **HIGH)).code == "high"
 
 
-def test_T01_shrinks_back_to_a_width_only_below_the_load_that_hurt_it():
+def test_shrinks_back_to_a_width_only_below_the_load_that_hurt_it_T01():
     ask = Asked(width=2)
     assert ask(4, arrival_rps=10.0, **HIGH) == (3, "high")
     ask.width = 3
@@ -157,7 +157,7 @@ def test_T01_shrinks_back_to_a_width_only_below_the_load_that_hurt_it():
     assert ask(1, arrival_rps=7.9) == (2, "quiet")
 
 
-def test_T01_what_hurt_is_forgotten_in_time_and_unknown_arrivals_ask_no_memory():
+def test_what_hurt_is_forgotten_in_time_and_unknown_arrivals_ask_no_memory_T01():
     ask = Asked(width=2, remember_s=600.0)
     ask(4, arrival_rps=10.0, **HIGH)
     ask.width = 3

@@ -88,7 +88,7 @@ def test_the_canonical_line_says_what_was_decided_from_what(stream):
     }
 
 
-def test_S14_lines_are_valid_json_whatever_is_in_them(stream):
+def test_lines_are_valid_json_whatever_is_in_them_S14(stream):
     logger = journal.configure("json", "info", Redaction, stream)
     logger.info(
         "odd", value=float("nan"), more=[float("inf")], thing=object, text='a"\n{"event":1}'

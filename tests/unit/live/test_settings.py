@@ -283,7 +283,7 @@ def test_two_entries_of_one_name_or_of_one_deployment_are_refused(tmp_path):
     assert found == [f"{FILE}targets[1].target: {rule}"]
 
 
-def test_T04_M25_what_looks_like_a_mistake_is_warned_of(tmp_path):
+def test_what_looks_like_a_mistake_is_warned_of_T04_M25(tmp_path):
     changes = {"targets__0__guards__settle_s": 5, "targets__0__source__scrape_interval_s": 10}
     warnings = [w.replace(f"{tmp_path}/", "") for w in loaded(tmp_path, config(**changes)).warnings]
     assert warnings == [

@@ -139,7 +139,7 @@ def test_a_policy_keeps_its_state_unless_something_it_is_built_from_changed(tmp_
     assert world.loop.controller.policy is not policy
 
 
-def test_S18_a_replay_follows_restarts_changes_gaps_and_several_targets(tmp_path):
+def test_a_replay_follows_restarts_changes_gaps_and_several_targets_S18(tmp_path):
     one = World(tmp_path, a_steering())
     two = World(tmp_path, a_steering(policy_file.load("static:6")), "batch")
     for metrics in (QUIET, BURNING, QUIET):

@@ -143,7 +143,7 @@ def test_G39_R28_the_exported_widths_are_the_real_ones(setup):
     assert ("autoscaler_width", "effective") not in one.samples()  # S12: unknown now
 
 
-def test_S12_unknown_signals_are_absent_and_say_why(setup):
+def test_unknown_signals_are_absent_and_say_why_S12(setup):
     one = setup()
     one.ticks(1)
     found = one.samples()

@@ -58,7 +58,7 @@ def test_H_size_from_a_metric(row, width, value, target, per_width, expected):
 
 
 @pytest.mark.parametrize("value", [214_748_365.0, 1e18, 1.7e308])
-def test_H27_T18_an_absurd_value_asks_for_the_largest_width_never_for_the_least(value):
+def test_an_absurd_value_asks_for_the_largest_width_never_for_the_least_H27_T18(value):
     ask = policy(signal="queue_depth", target=0.1)
     assert ask.propose(observation(width=4, queue_depth=value)).width >= 10**9
 
@@ -212,7 +212,7 @@ def test_H26_no_shrink_while_one_metric_is_missing():
     assert known.width == 2
 
 
-def test_T12_the_largest_wish_of_several_metrics_wins():
+def test_the_largest_wish_of_several_metrics_wins_T12():
     said = policy(**TWO).propose(observation(width=4, queue_depth=6.0, kv_cache_usage_ratio=1.0))
     assert said.width == 8
     assert said.reason == "kv_cache_usage_ratio 1, target 0.5"
@@ -223,7 +223,7 @@ def test_a_latency_is_held_at_its_target_by_ratio():
     assert latency.propose(observation(width=4, ttft_p95_s=5.0)).width == 8
 
 
-def test_M04_a_missing_ttft_stops_a_shrink_whatever_the_signal_is():
+def test_a_missing_ttft_stops_a_shrink_whatever_the_signal_is_M04():
     ask = policy(signal="queue_depth", target=5.0)
     said = ask.propose(observation(width=4, ttft_p95_s=None, queue_depth=0.0))
     assert (said.width, said.code) == (4, "missing_data")

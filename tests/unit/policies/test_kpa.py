@@ -99,7 +99,7 @@ def test_K_decisions(row, params, steps):
 
 
 @pytest.mark.parametrize(("stable", "panic", "expected"), [(50, 30, 50), (20, 30, 30)])
-def test_K6_T12_a_panic_takes_the_larger_of_both_windows(stable, panic, expected):
+def test_a_panic_takes_the_larger_of_both_windows_K6_T12(stable, panic, expected):
     policy = kpa(target=1.0)
     policy.decide(5, 5, 1, 1000.0)
     assert policy.decide(stable, panic, 5, 1000.0) == (expected, "panic")
@@ -152,7 +152,7 @@ def test_K17_no_data_changes_nothing(signals):
     assert {(p.width, p.code) for p in said} == {(4, "unknown")}
 
 
-def test_M04_no_shrink_while_the_ttft_is_unknown():
+def test_no_shrink_while_the_ttft_is_unknown_M04():
     policy = kpa()
     none = Signal(None, SignalStatus.STALE)
     for i in range(50):
@@ -183,7 +183,7 @@ def test_G40_A09_a_panic_is_not_over_while_its_growth_does_not_serve_yet():
     assert widths == {10}
 
 
-def test_T15_a_clock_that_went_back_begins_the_panic_anew():
+def test_a_clock_that_went_back_begins_the_panic_anew_T15():
     policy = kpa()
     policy.propose(observation(0, 1000.0, 4, running=1.0))
     policy.propose(observation(1, 900.0, 4, running=1.0))

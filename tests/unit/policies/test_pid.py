@@ -175,7 +175,7 @@ def test_a_saturated_ttft_counts_for_the_proportional_part_only():
 
 
 @pytest.mark.parametrize("dt_s", [0.0, -5.0])
-def test_T15_without_time_integral_and_derivative_skip_the_tick(dt_s):
+def test_without_time_integral_and_derivative_skip_the_tick_T15(dt_s):
     policy = build(Params(**{**PLAIN, "kd_s": 20.0}), PolicyContext(Slo(), 5.0))
     policy.propose(observation(0, 1000.0, 4, ttft_p95_s=1.0))
     before = policy.state()
@@ -202,7 +202,7 @@ def test_a_gap_between_two_ticks_counts_as_three_at_most():
         {"ttft_p95_s": NONE, "queue_depth": 0.5},
     ],
 )
-def test_M04_M23_unknown_never_shrinks(signals):
+def test_unknown_never_shrinks_M04_M23(signals):
     ask = Asked()
     assert {ask(**signals)[0] for _ in range(200)} == {4}
 
@@ -212,12 +212,12 @@ def test_known_idleness_is_quiet():
     assert Asked()(50, **idle) == (3, "spare")
 
 
-def test_T02_T10_idle_at_the_minimum_changes_nothing():
+def test_idle_at_the_minimum_changes_nothing_T02_T10():
     idle = {"ttft_p95_s": NONE, "arrival_rps": 0.0, "ttft_observations": 0.0}
     assert Asked(width=1)(500, **idle) == (1, "within_band")
 
 
-def test_T01_shrinks_back_to_a_width_only_below_the_load_that_hurt_it():
+def test_shrinks_back_to_a_width_only_below_the_load_that_hurt_it_T01():
     ask = Asked(width=2)
     assert ask(arrival_rps=10.0, ttft_p95_s=4.0)[1] == "too_slow"
     ask.width = 3
@@ -225,7 +225,7 @@ def test_T01_shrinks_back_to_a_width_only_below_the_load_that_hurt_it():
     assert ask(arrival_rps=7.9, ttft_p95_s=0.1) == (2, "spare")
 
 
-def test_T06_T18_absurd_numbers_ask_for_the_widest_and_stay_numbers():
+def test_absurd_numbers_ask_for_the_widest_and_stay_numbers_T06_T18():
     said = Asked()(ttft_p95_s=1e18, queue_depth=1e18)
     assert said == (8, "too_slow")
 

@@ -43,7 +43,7 @@ def test_G05_G06_an_unknown_queue_is_not_zero():
     assert Asked()(500, queue_depth=None) == (4, "unknown")
 
 
-def test_M04_a_missing_ttft_stops_the_shrink():
+def test_a_missing_ttft_stops_the_shrink_M04():
     assert Asked()(500, ttft_p95_s=None) == (4, "missing_data")
 
 

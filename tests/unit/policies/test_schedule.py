@@ -54,7 +54,7 @@ def open_minutes(day, windows, timezone=BERLIN):
         ("spans the repeated hour", BACK, ("01:00", "04:00"), ["24 23:00", "25 03:00"]),
     ],
 )
-def test_T28_each_boundary_passes_once_also_when_clocks_change(case, day, times, expected):
+def test_each_boundary_passes_once_also_when_clocks_change_T28(case, day, times, expected):
     name = ("mon", "tue", "wed", "thu", "fri", "sat", "sun")[datetime.fromisoformat(day).weekday()]
     assert open_minutes(day, [between(*times, days=[name])]) == expected, case
 
@@ -90,7 +90,7 @@ def test_a_window_opens_its_lead_before_its_beginning_also_across_midnight():
     assert weekly.at(utc("2026-03-25T01:00:00")) is None
 
 
-def test_T28_a_start_in_the_skipped_hour_is_refused_and_in_the_repeated_one_is_the_first():
+def test_a_start_in_the_skipped_hour_is_refused_and_in_the_repeated_one_is_the_first_T28():
     with pytest.raises(ConfigError, match="starts_at: must exist in Europe/Berlin, where clocks"):
         local_instant(f"{FORWARD}T02:30:00", "starts_at", ZoneInfo(BERLIN))
     first = local_instant(f"{BACK}T02:30:00", "starts_at", ZoneInfo(BERLIN))

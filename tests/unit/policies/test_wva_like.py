@@ -51,7 +51,7 @@ def test_one_more_where_spare_runs_low_one_less_where_the_rest_has_enough(kv, qu
     assert Asked()(**load(kv, queue)) == expected
 
 
-def test_T01_no_way_down_that_would_lead_up_again():
+def test_no_way_down_that_would_lead_up_again_T01():
     ask = Asked(width=2)
     assert ask(**load(0.4, 0.0)) == (2, "unsafe")
 
@@ -63,7 +63,7 @@ def test_between_two_decisions_the_last_wish_stands():
     assert ask(**load(0.9, 0.0)) == (5, "saturated")
 
 
-def test_M04_a_wish_that_stands_is_not_to_shrink_on_what_has_become_unknown():
+def test_a_wish_that_stands_is_not_to_shrink_on_what_has_become_unknown_M04():
     ask = Asked()
     assert ask(**load(0.4, 0.0)) == (3, "spare")
     assert ask(ttft_p95_s=None, **load(0.4, 0.0)) == (4, "missing_data")
@@ -121,12 +121,12 @@ def test_without_kv_cache_and_slots_only_the_queue_asks_and_only_for_more():
 @pytest.mark.parametrize(
     "signals", [{"queue_depth": None}, {"ttft_p95_s": None}, {"kv_cache_usage_ratio": None}]
 )
-def test_M04_unknown_never_shrinks(signals):
+def test_unknown_never_shrinks_M04(signals):
     ask = Asked()
     assert {ask(**{**load(0.1, 0.0), **signals})[0] for _ in range(100)} == {4}
 
 
-def test_T15_a_clock_that_went_back_decides_at_once():
+def test_a_clock_that_went_back_decides_at_once_T15():
     policy = build(Params(), CONTEXT)
     policy.propose(observation(0, 1000.0, 4, **load(0.5, 0.0)))
     assert policy.propose(observation(1, 900.0, 4, **load(0.9, 0.0))).width == 5

@@ -55,7 +55,7 @@ def test_a_steady_load_gives_every_signal():
     assert metrics.slo_attainment_ratio.value == 1.0
 
 
-def test_M15_the_queues_of_all_engines_are_added_up():
+def test_the_queues_of_all_engines_are_added_up_M15():
     target = window()
     target.add(0.0, {"a": engines_page(Engine(0, waiting=12, running=1), Engine(1))})
     assert target.read(0.0, 2).queue_depth.value == 12
@@ -64,7 +64,7 @@ def test_M15_the_queues_of_all_engines_are_added_up():
     assert target.read(0.0, 2).queue_depth.value == 12
 
 
-def test_M16_a_member_without_engines_of_its_own_adds_none():
+def test_a_member_without_engines_of_its_own_adds_none_M16():
     target = window()
     leader = engines_page(Engine(0, waiting=3, running=1), Engine(1, waiting=4))
     target.add(0.0, {"leader": leader, "follower": text_page("python_info 1.0\n")})
@@ -84,7 +84,7 @@ def test_a_frozen_engine_beyond_the_width_is_left_out():
     assert target.read(0.0, None).queue_depth.value == 10
 
 
-def test_M07_M30_first_ticks_have_reasons_and_no_zeros():
+def test_first_ticks_have_reasons_and_no_zeros_M07_M30():
     target = window()
     assert statuses(target.read(0.0, 2)) == {SignalStatus.NO_SERIES}
     target.add(0.0, {"a": engines_page(Engine(0, running=1), Engine(1))})
@@ -94,7 +94,7 @@ def test_M07_M30_first_ticks_have_reasons_and_no_zeros():
     assert not idle(metrics)
 
 
-def test_M26_zeros_of_an_engine_that_never_served_are_unknown_for_a_window():
+def test_zeros_of_an_engine_that_never_served_are_unknown_for_a_window_M26():
     target = window()
     for at_s in (0.0, 5.0, 10.0, 20.0, 25.0):
         target.add(at_s, {"a": engines_page(Engine(0), Engine(1))})
@@ -118,7 +118,7 @@ def test_a_service_without_load_is_idle():
 
 
 @pytest.mark.parametrize("value", ["NaN", "+Inf", "-Inf", "-3.0"])
-def test_M02_G01_G02_G04_a_value_that_is_no_quantity_is_never_one(value: str):
+def test_a_value_that_is_no_quantity_is_never_one_M02_G01_G02_G04(value: str):
     text = page([Engine(0, waiting=5.0, running=2.0), Engine(1, running=1.0)])
     target = window()
     now_s = steady(target, [Engine(0), Engine(1)])
@@ -139,7 +139,7 @@ def test_M02_G01_G02_G04_a_value_that_is_no_quantity_is_never_one(value: str):
         assert not idle(metrics)
 
 
-def test_M18_a_missing_gauge_is_unknown_and_takes_nothing_else_with_it():
+def test_a_missing_gauge_is_unknown_and_takes_nothing_else_with_it_M18():
     target = window()
     engine = Engine(0, waiting=1, running=1)
     for i in range(4):
@@ -153,7 +153,7 @@ def test_M18_a_missing_gauge_is_unknown_and_takes_nothing_else_with_it():
     assert metrics.completion_rps.value == pytest.approx(4.0)
 
 
-def test_M20_G20_one_of_eight_targets_that_misses_a_scrape_is_made_up_for():
+def test_one_of_eight_targets_that_misses_a_scrape_is_made_up_for_M20_G20():
     engines = {f"t{i}": Engine(0, waiting=2, running=1) for i in range(8)}
     target = window()
     for i in range(7):
@@ -175,7 +175,7 @@ def test_M20_G20_one_of_eight_targets_that_misses_a_scrape_is_made_up_for():
     assert whole.completion_rps.value == pytest.approx(16.0)  # what it missed is counted once
 
 
-def test_M20_below_the_coverage_limit_the_queue_is_a_lower_bound():
+def test_below_the_coverage_limit_the_queue_is_a_lower_bound_M20():
     target = window()
     pages = {f"t{i}": engines_page(Engine(0, waiting=2, running=1)) for i in range(6)}
     target.add(0.0, pages)
@@ -288,7 +288,7 @@ def test_bucket_bounds_are_compared_as_numbers():
     assert target.read(10.0, 1).slo_attainment_ratio.value == 1.0
 
 
-def test_G22_M32_few_observations_make_no_quantile():
+def test_few_observations_make_no_quantile_G22_M32():
     target = window()
     engine = Engine(0, running=1)
     for i in range(4):
@@ -407,7 +407,7 @@ def test_sglang_counters_and_histograms_are_read():
         ("٣", 0),
     ],
 )
-def test_M12_an_engines_index_is_the_number_at_the_end_of_its_label(label: str, index: int):
+def test_an_engines_index_is_the_number_at_the_end_of_its_label_M12(label: str, index: int):
     assert _index(label) == index
 
 

@@ -30,7 +30,7 @@ from autoscaler.testing import ManualClock
         (15, 30, Level.ERROR),
     ],
 )
-def test_M25_a_window_holds_at_least_two_scrapes_better_four(
+def test_a_window_holds_at_least_two_scrapes_better_four_M25(
     window_s: float, interval_s: float, level: Level
 ):
     assert window_finding(window_s, interval_s).level is level
@@ -66,11 +66,11 @@ def test_an_objective_is_best_a_bucket_bound(limit_s: float, level: Level, said:
         ("generator_rate_total", "generator_rate_total"),
     ],
 )
-def test_M27_a_counter_taken_for_a_gauge_is_found(query: str, counter: str | None):
+def test_a_counter_taken_for_a_gauge_is_found_M27(query: str, counter: str | None):
     assert counter_in(query) == counter
 
 
-def test_M27_M10_findings_of_signals_and_labels():
+def test_findings_of_signals_and_labels_M27_M10():
     metrics = Metrics(
         30.0,
         queue_depth=Signal(None, SignalStatus.AMBIGUOUS, detail="2 elements"),
@@ -136,7 +136,7 @@ def test_parameters_that_cannot_be_are_refused_by_name(
         ({"queries": {"running": "x" * 9000}}, "at most 6000 characters"),
     ],
 )
-def test_G72_G75_M27_queries_and_labels_that_cannot_work_are_refused(
+def test_queries_and_labels_that_cannot_work_are_refused_G72_G75_M27(
     given: dict[str, object], message: str
 ):
     with pytest.raises(ConfigError) as caught:
