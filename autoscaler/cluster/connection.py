@@ -9,7 +9,7 @@ import json
 import math
 import os
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Generator, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -159,7 +159,9 @@ class Connection:
             query = {"fieldManager": FIELD_MANAGER, **query}
         return self._call(method, path, body, "application/json", query, None)
 
-    def watch(self, path: str, duration_s: float, silence_s: float, **query: str) -> Iterator[Json]:
+    def watch(
+        self, path: str, duration_s: float, silence_s: float, **query: str
+    ) -> Generator[Json]:
         """The events of a list, bookmarks included, until the server ends it.
 
         Args:

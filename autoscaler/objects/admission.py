@@ -11,7 +11,7 @@ from autoscaler.objects.resource import WidthAutoscaler
 from autoscaler.objects.spec import Terms, resolved
 from autoscaler.settings import TargetSettings
 
-INVALID, TAKEN = "InvalidSpec", "AlreadySteered"
+INVALID, TAKEN = "invalid_spec", "already_steered"
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,10 +25,10 @@ class Admitted:
 
 @dataclass(frozen=True, slots=True)
 class Refused:
-    """A spec that is not gone by: a stable reason, and one for people."""
+    """A spec that is not gone by: a stable code, and a message for people."""
 
     generation: int
-    reason: str
+    code: str
     message: str
 
 

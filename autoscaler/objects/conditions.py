@@ -125,18 +125,18 @@ def report(tick: Tick, generation: int) -> Report:
     )
 
 
-def refusal(generation: int, reason: str, message: str) -> Report:
+def refusal(generation: int, code: str, message: str) -> Report:
     """What there is to tell of a spec that is not gone by.
 
     Args:
         generation: of the spec.
-        reason: InvalidSpec | AlreadySteered.
+        code: invalid_spec | already_steered.
         message: for people.
     """
-    able = Condition("AbleToScale", "False", reason, message)
+    able = Condition("AbleToScale", "False", camel(code), message)
     rest = ("ScalingActive", "ScalingLimited", "Converged")
     none = (Condition(kind, "Unknown", "NotSteered", "nothing steers it") for kind in rest)
-    return Report(generation, (able, *none))
+    return Report(generation, (able, *none), code=code, reason=message)
 
 
 def kept(ticked: Report, refused: Report) -> Report:

@@ -7,6 +7,7 @@ longer and longer, with jitter, and what is known stays known: an outage takes n
 
 import threading
 from collections.abc import Callable, Mapping
+from contextlib import closing
 from typing import Any
 
 import numpy as np
@@ -135,7 +136,6 @@ class Watcher:
             try:
                 if not version:
                     version = self.look()
-                    self._worked()
                 version = self._follow(version)
                 self._worked()
             except TargetError as error:
@@ -152,12 +152,12 @@ class Watcher:
         pace, began_s = self._pace, self._clock.now_s()
         events = self._api.watch(self._path, pace.watch_s, pace.silence_s, resourceVersion=version)
         first = version
-        for event in events:
-            if self._stopping.is_set():
-                break
-            version = self._take(event) or version
-            if version != first:
-                self._failures = 0
+        with closing(events):
+            for event in events:
+                if self._stopping.is_set():
+                    break
+                version = self._take(event) or version
+                self._worked()
         lasted_s = self._clock.now_s() - began_s
         if version == first and lasted_s < min(1.0, pace.watch_s / 2):
             raise TargetError(f"GET {self._path} (watch): ended after {lasted_s:.1f} s in silence")

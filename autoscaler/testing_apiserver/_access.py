@@ -48,9 +48,13 @@ ANONYMOUS = User("system:anonymous")
 
 
 def authenticate(header: str | None, tokens: dict[str, User]) -> User:
-    """The user of an ``Authorization`` header; none is anonymous, an unknown token is 401."""
+    """The user of an ``Authorization`` header; an unknown token is 401.
+
+    Without one it is the user of the token "", else an anonymous one: over plain HTTP ``kubectl``
+    sends no token.
+    """
     if not header:
-        return ANONYMOUS
+        return tokens.get("", ANONYMOUS)
     scheme, _, token = header.partition(" ")
     if scheme.lower() != "bearer" or token.strip() not in tokens:
         raise ApiError(401, "Unauthorized", "Unauthorized")

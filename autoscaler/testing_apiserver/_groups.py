@@ -13,6 +13,8 @@ def document(path: str, resources: Iterable[Resource]) -> Json | None:
     """The document at ``/api``, ``/apis``, or of one group or version; None: it is none of them."""
     served = list(resources)
     parts = path.strip("/").split("/")
+    if parts[:2] == ["openapi", "v3"]:
+        return _openapi(parts[2:], served)
     if parts == ["api"]:
         return {"kind": "APIVersions", "versions": ["v1"], "serverAddressByClientCIDRs": []}
     if parts == ["apis"]:
@@ -26,6 +28,23 @@ def document(path: str, resources: Iterable[Resource]) -> Json | None:
         kind = "APIResourceList"
         return {"kind": kind, "apiVersion": "v1", "groupVersion": version, "resources": listed}
     return None
+
+
+def _openapi(parts: list[str], served: list[Resource]) -> Json:
+    """What ``kubectl`` looks up before it leaves the validation of fields to the server."""
+    roots = {f"{'apis' if r.group else 'api'}/{r.api_version}" for r in served}
+    if not parts:
+        paths: Json = {root: {"serverRelativeURL": f"/openapi/v3/{root}"} for root in sorted(roots)}
+    else:
+        found = [r for r in served if r.api_version == "/".join(parts[1:])]
+        paths = {f"/{'/'.join(parts)}/{r.plural}/{{name}}": _operations(r) for r in found}
+    return {"openapi": "3.0.0", "info": {"title": "Kubernetes", "version": "1"}, "paths": paths}
+
+
+def _operations(resource: Resource) -> Json:
+    kind = {"group": resource.group, "version": resource.version, "kind": resource.kind}
+    parameter = {"name": "fieldValidation", "in": "query", "schema": {"type": "string"}}
+    return {"patch": {"parameters": [parameter], "x-kubernetes-group-version-kind": kind}}
 
 
 def _group(name: str, served: list[Resource]) -> Json:

@@ -128,7 +128,7 @@ class Declared:
             unbuilt: of the objects' targets those that could not be built, and why.
 
         Returns:
-            Object and reason of every refusal that was not told of before.
+            Object and code of every refusal that was not told of before.
         """
         admitted, refused = dict(self._admission.admitted), dict(self._admission.refused)
         for key, problem in unbuilt.items():
@@ -146,10 +146,10 @@ class Declared:
             one = refused[key]
             kept = "the one before" if key in admitted else "nothing"
             self._logger.error(
-                "object_refused", object=key, reason=one.reason, problem=one.message, kept=kept
+                "object_refused", object=key, code=one.code, problem=one.message, kept=kept
             )
         self._told = refused
-        return [(key, refused[key].reason) for key in new]
+        return [(key, refused[key].code) for key in new]
 
     def on_tick(self, target: str, loop: ControlLoop) -> None:
         """A tick of any target is over; called in the loop's thread."""
@@ -176,7 +176,7 @@ class Declared:
         for key in gone:
             reporter.forget(key)
         for key, one in refused.items():
-            reporter.refused(key, conditions.refusal(one.generation, one.reason, one.message))
+            reporter.refused(key, conditions.refusal(one.generation, one.code, one.message))
         for key in self._told.keys() - refused.keys():
             reporter.refused(key, None)
 

@@ -57,9 +57,9 @@ def test_a_bad_spec_and_a_rival_are_refused_and_nothing_else_is_disturbed(tmp_pa
         message = world.status("odd")["conditions"][0]["message"]
         assert "spec.guards.max_width: must be a whole number >= 4; got 2" in message
         refused = process.events("object_refused")
-        assert {(line["object"], line["reason"]) for line in refused} == {
-            (f"{NAMESPACE}/rival", "AlreadySteered"),
-            (f"{NAMESPACE}/odd", "InvalidSpec"),
+        assert {(line["object"], line["code"]) for line in refused} == {
+            (f"{NAMESPACE}/rival", "already_steered"),
+            (f"{NAMESPACE}/odd", "invalid_spec"),
         }
 
         # An edit that is refused leaves the spec before it in force, and says so.
