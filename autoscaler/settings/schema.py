@@ -85,9 +85,17 @@ def bounds(text: str) -> Schema:
 
 
 def described(cls: type[Any]) -> dict[str, str]:
-    """What the ``Args`` of a class's docstring say of each parameter, as one line each."""
+    """What the docstrings of a class, and of those it inherits from, say of each parameter."""
     told: dict[str, str] = {}
-    lines = iter((inspect.getdoc(cls) or "").splitlines())
+    for one in reversed(cls.__mro__):
+        told |= _arguments(inspect.cleandoc(one.__doc__ or ""))
+    return told
+
+
+def _arguments(docstring: str) -> dict[str, str]:
+    """The ``Args`` of a docstring, one line each."""
+    told: dict[str, str] = {}
+    lines = iter(docstring.splitlines())
     for line in lines:
         if line.strip() == "Args:":
             break
