@@ -50,11 +50,8 @@ def resolved(found: WidthAutoscaler, terms: Terms) -> Resolved:
         return Resolved(problems=problems)
     try:
         section = TargetSection(name="object", **content)
-    except (ValidationError, TypeError) as error:
-        said = [f"{where(_AT)}: {error}"]  # a name given twice: by the object and in its spec
-        if isinstance(error, ValidationError):
-            said = problems_of(error, TargetSection, where, _AT)
-        return Resolved(problems=said)
+    except ValidationError as error:
+        return Resolved(problems=problems_of(error, TargetSection, where, _AT))
     made = resolve(section, _AT, terms.tick_s, where, terms.files)
     if made.settings is not None:
         made.settings = replace(made.settings, name=found.key)
@@ -79,7 +76,9 @@ def _contained(
 
 
 def _trespasses(content: Mapping[str, Any]) -> Iterator[tuple[KeyPath, str]]:
-    """Kinds that are no plain names, and files that are not beside the configuration."""
+    """A second name, kinds that are no plain names, files that are not beside the configuration."""
+    if "name" in content:
+        yield ("name",), "must not be given, it is the object's own; got a value"
     for key in ("source", "target"):
         yield from _selected(content.get(key), (key,))
     tuned = content.get("policy_params")
