@@ -68,6 +68,14 @@ _UNABLE: Mapping[str, str] = {
 }
 """Code of a decision: why no width could be written although one might be wanted."""
 
+_SWITCHED_OFF: Mapping[str, str] = {
+    "scaled_to_zero": "ScaledToZero",
+    "paused": "Paused",
+    "overridden": "Overridden",
+    "fight": "OtherWriter",
+}
+"""Code of a decision: what of somebody else's doing keeps everything as it is."""
+
 _OUTCOMES: Mapping[SetResult, tuple[Truth, str]] = {
     SetResult.APPLIED: ("True", "WidthWritten"),
     SetResult.CONFLICT: ("True", "WriteConflict"),
@@ -93,6 +101,7 @@ _LIMITS: Mapping[str, str] = {
     "cooldown_down": "CoolingDown",
     "scale_down_window": "ScaleDownStabilized",
 }
+_LIMITING = ("guards", "controller")
 _NEEDED = ("ttft_p95_s", "queue_depth")
 
 
@@ -165,8 +174,8 @@ def _active(tick: Tick) -> Condition:
     kind = "ScalingActive"
     if tick.obs is None:
         return Condition(kind, "Unknown", "TargetUnreadable", tick.decision.reason)
-    if tick.decision.code == "scaled_to_zero":
-        return Condition(kind, "False", "ScaledToZero", tick.decision.reason)
+    if tick.decision.code in _SWITCHED_OFF:
+        return Condition(kind, "False", _SWITCHED_OFF[tick.decision.code], tick.decision.reason)
     missing = _missing(tick.obs.metrics)
     if missing and not tick.obs.idle:
         return Condition(kind, "False", "MetricsUnavailable", missing)
@@ -185,7 +194,7 @@ def _missing(metrics: Metrics) -> str:
 
 def _limited(tick: Tick) -> Condition:
     kind = "ScalingLimited"
-    stages: list[Stage] = [stage for stage in tick.decision.trail if stage.name == "guards"]
+    stages: list[Stage] = [stage for stage in tick.decision.trail if stage.name in _LIMITING]
     if not stages:
         return Condition(kind, "False", "WithinLimits", "the proposed width is within all limits")
     last = stages[-1]

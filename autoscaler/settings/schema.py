@@ -15,6 +15,7 @@ from typing import Any, Union, get_args, get_origin, get_type_hints
 from autoscaler import limits, plugins
 from autoscaler.convergence import Params as ConvergenceParams
 from autoscaler.model import Slo
+from autoscaler.pause import PAUSES
 
 Schema = dict[str, Any]
 
@@ -172,6 +173,15 @@ def entry(sources: Iterable[str], targets: Iterable[str], policies: Iterable[str
         "guards": of_params(limits.Params) | {"description": "The limits on every decision."},
         "convergence": of_params(ConvergenceParams)
         | {"description": "Limits of patience with a resize."},
+        "pause": {
+            "type": "string",
+            "enum": list(PAUSES),
+            "description": "Which writes are paused: all, or those that make it wider or narrower.",
+        },
+        "dry_run": {
+            "type": "boolean",
+            "description": "Decide, record and export; never write. Default: false.",
+        },
         "profile": names
         | {"description": "Captured width curves: a shipped name, or a file like a policy's."},
     }

@@ -88,6 +88,7 @@ ACTIVE = {
     "idle": (tick(metrics=IDLE), "True", "ValidMetrics"),
     "blind": (tick(metrics=BLIND), "False", "MetricsUnavailable"),
     "switched off": (tick("scaled_to_zero"), "False", "ScaledToZero"),
+    "paused": (tick("paused"), "False", "Paused"),
     "unreadable": (unreadable(), "Unknown", "TargetUnreadable"),
 }
 LIMITED = {
@@ -98,6 +99,9 @@ LIMITED = {
         tick(trail=[stage("max_width"), stage("cooldown_up")]), "True", "CoolingDown",
     ),
     "flapping": (tick(trail=[stage("flap_budget")]), "True", "FlapBudget"),
+    "paused in one direction": (
+        tick(trail=[Stage("controller", None, "paused_up", "x")]), "True", "PausedUp",
+    ),
     "somebody else's": (tick(trail=[stage("my_own_rule")]), "True", "MyOwnRule"),
 }  # fmt: skip
 CONVERGED = {
