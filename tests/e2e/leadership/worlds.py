@@ -3,6 +3,7 @@
 Every process speaks with a token of its own, so that the server's own log says who asked for what.
 """
 
+import contextlib
 import json
 import multiprocessing
 import os
@@ -231,7 +232,8 @@ class Replica:
         return self.cluster.await_true(lambda: self.cluster.holder == self.name)
 
     def signal(self, number):
-        os.kill(self.process.pid, number)
+        with contextlib.suppress(ProcessLookupError):  # it may just have ended by itself
+            os.kill(self.process.pid, number)
 
     def wait(self, timeout_s=15.0):
         """Wait for its end; the exit code."""
