@@ -55,7 +55,7 @@ def test_few_or_no_first_tokens_make_no_quantile_M23_M32():
     assert probe.read().ttft_p95_s.status is SignalStatus.NO_OBSERVATIONS
 
 
-def test_A36_a_growth_leaves_a_hole_then_a_reset_then_values_of_the_new_engine():
+def test_a_growth_leaves_a_hole_then_a_reset_then_values_of_the_new_engine_A36():
     world = fleet(steady(1.5, 300), model(prepare_s=0.0, pause_up_s=20.0))
     probe = Probe(world, SLO)
     probe.play(100.0)

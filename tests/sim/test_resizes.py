@@ -51,7 +51,7 @@ def test_a_shrink_releases_its_gpus_at_its_end():
 
 
 @pytest.mark.parametrize(("leaving", "fail_at_s"), [("abort", 15.0), ("hang", 15.0 + 120.0)])
-def test_A28_requests_of_removed_ranks_count_as_failed(leaving, fail_at_s):
+def test_requests_of_removed_ranks_count_as_failed_A28(leaving, fail_at_s):
     world = fleet(steady(2.0, 60, output_tokens=400), model(leaving=leaving), width=4)
     world.advance(5.0)
     world.request(1, 4, 5.0)
@@ -100,7 +100,7 @@ def test_the_door_opens_before_the_first_token_where_it_was_measured_so():
     assert first.min() >= 10.0 + 76.3
 
 
-def test_A06_a_decrease_is_refused_where_the_operator_only_widens():
+def test_a_decrease_is_refused_where_the_operator_only_widens_A06():
     world = fleet(steady(1.0, 30), model(scale_up_only=True), width=4)
     outcome = world.request(2, 4, 0.0)
     assert outcome.result is SetResult.REFUSED
@@ -115,7 +115,7 @@ def test_a_refusal_costs_nothing():
     assert world.bill.steps == [(0.0, 4)]
 
 
-def test_A20_a_commit_that_fails_leaves_the_old_width_and_says_so():
+def test_a_commit_that_fails_leaves_the_old_width_and_says_so_A20():
     world = fleet(steady(1.0, 60), model(fail_probability=1.0))
     world.advance(5.0)
     world.request(4, 2, 5.0)
@@ -149,7 +149,7 @@ def test_a_stuck_resize_never_converges_and_is_billed_on():
 
 
 @pytest.mark.parametrize(("billed_from", "at_s"), [("request", 5.0), ("capacity", 35.0)])
-def test_A07_late_capacity_is_named_and_delays_the_commit(billed_from, at_s):
+def test_late_capacity_is_named_and_delays_the_commit_A07(billed_from, at_s):
     world = fleet(steady(1.0, 90), model(capacity_wait_s=30.0, gpus_billed_from=billed_from))
     world.advance(5.0)
     world.request(4, 2, 5.0)

@@ -247,7 +247,7 @@ def test_growth_is_held_until_the_gpus_are_there_and_then_it_is_asked_for(make, 
     assert world.engine.commands == [4]
 
 
-def test_A07_a_resize_whose_quota_went_to_somebody_else_says_so(make, cluster):
+def test_a_resize_whose_quota_went_to_somebody_else_says_so_A07(make, cluster):
     world = make(wanted=4, pace=Pace(capacity=3))
     said = world.run_until("waiting_for_capacity")
     assert said.reason.startswith("admitted 3 of 4 for ")

@@ -98,7 +98,7 @@ def test_L1_the_first_candidate_makes_the_lease_and_the_second_waits(room, leade
     assert room.holder == second.holder == "one"
 
 
-def test_G51_a_leader_that_is_gone_is_replaced_after_one_lease_of_own_observation(room, leader):
+def test_a_leader_that_is_gone_is_replaced_after_one_lease_of_own_observation_G51(room, leader):
     second = room.candidate("two")
     room.clock.advance(3.0)
     second.attempt()
@@ -196,7 +196,7 @@ def test_a_release_does_not_wait_for_a_call_that_hangs(room, clock):
     ("status", "headers"),
     [(500, {}), (503, {}), (429, {"Retry-After": "1"}), (401, {}), (403, {}), (422, {}), (404, {})],
 )
-def test_G44_a_renewal_that_is_not_answered_well_is_tried_again_until_the_deadline(
+def test_a_renewal_that_is_not_answered_well_is_tried_again_until_the_deadline_G44(
     room, leader, status, headers
 ):
     fault(room, "answer", "PUT", status=status, headers=headers)
@@ -209,7 +209,7 @@ def test_G44_a_renewal_that_is_not_answered_well_is_tried_again_until_the_deadli
     assert room.holder == "one"
 
 
-def test_G46_a_renewal_that_meets_another_holder_is_the_end(room, leader):
+def test_a_renewal_that_meets_another_holder_is_the_end_G46(room, leader):
     room.hand_over("two")
     before = room.calls("PUT")
     leader.attempt()

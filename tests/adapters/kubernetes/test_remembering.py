@@ -100,7 +100,7 @@ AT = [0.0, 5.0, 60.0, 165.0, 180.0, 300.0]
 
 
 @pytest.mark.parametrize("after_s", AT)
-def test_A30_a_restart_at_any_time_of_a_resize_neither_repeats_nor_forgets_it(
+def test_a_restart_at_any_time_of_a_resize_neither_repeats_nor_forgets_it_A30(
     make: Make, after_s: float
 ) -> None:
     world = make(remembers=True, limits={"cooldown_up_s": 400.0})
@@ -122,7 +122,7 @@ def test_A30_a_restart_at_any_time_of_a_resize_neither_repeats_nor_forgets_it(
     assert world.engine.commands == world.widths
 
 
-def test_A30_an_abandoned_resize_is_not_taken_for_a_new_one(make: Make) -> None:
+def test_an_abandoned_resize_is_not_taken_for_a_new_one_A30(make: Make) -> None:
     world = make(remembers=True, limits={"cooldown_up_s": 0.0})
     world.engine.answers = [Answer(503, "busy")] * 5
     world.run_until("refused")
@@ -133,7 +133,7 @@ def test_A30_an_abandoned_resize_is_not_taken_for_a_new_one(make: Make) -> None:
     assert world.widths == [4]
 
 
-def test_A05_a_lost_answer_is_still_a_question_in_the_next_process(
+def test_a_lost_answer_is_still_a_question_in_the_next_process_A05(
     make: Make, api: ApiServer
 ) -> None:
     world = make(remembers=True)
@@ -148,7 +148,7 @@ def test_A05_a_lost_answer_is_still_a_question_in_the_next_process(
     assert world.widths == [4, 4]
 
 
-def test_A05_a_lost_answer_that_was_a_yes_is_found_by_the_next_process(
+def test_a_lost_answer_that_was_a_yes_is_found_by_the_next_process_A05(
     make: Make, api: ApiServer
 ) -> None:
     world = make(remembers=True)
@@ -321,7 +321,7 @@ def test_the_memory_is_written_before_the_width_and_again_when_that_is_known(
     assert "in_flight" not in scaled.memory
 
 
-def test_A30_a_process_that_ends_between_memory_and_width_leaves_a_question(
+def test_a_process_that_ends_between_memory_and_width_leaves_a_question_A30(
     scaled: Scaled,
 ) -> None:
     scaled.run(5.0)  # POST of the memory, PATCH of the width
@@ -340,7 +340,7 @@ def test_A30_a_process_that_ends_between_memory_and_width_leaves_a_question(
     assert scaled.memory["desired"] == 4
 
 
-def test_A30_cooldown_and_override_go_on_through_the_config_map(scaled: Scaled) -> None:
+def test_cooldown_and_override_go_on_through_the_config_map_A30(scaled: Scaled) -> None:
     scaled.run(20.0)
     scaled.put(3, "kubectl-scale")
     scaled.run(10.0)
@@ -352,7 +352,7 @@ def test_A30_cooldown_and_override_go_on_through_the_config_map(scaled: Scaled) 
     assert scaled.writes == 2
 
 
-def test_G33_A17_A26_a_fight_is_seen_said_once_ended_and_outlives_a_restart(
+def test_a_fight_is_seen_said_once_ended_and_outlives_a_restart_G33_A17_A26(
     scaled: Scaled,
 ) -> None:
     scaled.limits = {"override_hold_s": 60.0, "fight_window_s": 900.0}

@@ -36,7 +36,7 @@ def test_what_the_schema_knows_is_kept_and_the_status_is_a_subresource(api: Conn
     assert "status" not in api.get(path(API_VERSION, "here", PLURAL, "a"))
 
 
-def test_A14_a_mistyped_limit_is_refused_where_fields_are_validated(api: Connection) -> None:
+def test_a_mistyped_limit_is_refused_where_fields_are_validated_A14(api: Connection) -> None:
     spec = SPEC | {"guards": {"max_widht": 3}}
     with pytest.raises(TargetRefused, match=r'unknown field "spec\.guards\.max_widht"'):
         create(api, spec, fieldValidation="Strict")  # as kubectl does by itself

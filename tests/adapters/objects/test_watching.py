@@ -117,7 +117,7 @@ def test_objects_come_change_and_go_and_only_their_specs_are_news(watched: Watch
     assert watched.said == []
 
 
-def test_G56_G57_an_old_version_in_the_stream_is_answered_with_a_new_list(
+def test_an_old_version_in_the_stream_is_answered_with_a_new_list_G56_G57(
     watched: Watched,
 ) -> None:
     fault = Fault("answer", path="watch=true", status=200, body=EXPIRED, times=1)
@@ -187,7 +187,7 @@ def test_a_bookmark_a_minute_keeps_a_quiet_watch_alive(watched: Watched) -> None
     assert len(watched.watches()) == 1
 
 
-def test_G58_a_restarted_server_is_followed_again_and_what_was_known_stays(
+def test_a_restarted_server_is_followed_again_and_what_was_known_stays_G58(
     watched: Watched, tmp_path: Path
 ) -> None:
     watched.create("a")
@@ -222,7 +222,7 @@ def test_what_was_deleted_out_of_sight_is_gone_after_the_next_list(watched: Watc
     watched.sees("b")
 
 
-def test_G60_a_server_that_asks_to_wait_is_obeyed_and_the_watch_goes_on(
+def test_a_server_that_asks_to_wait_is_obeyed_and_the_watch_goes_on_G60(
     watched: Watched,
 ) -> None:
     busy = Fault("answer", path=PLURAL, status=429, headers={"Retry-After": "2"}, times=1)

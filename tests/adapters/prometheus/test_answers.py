@@ -179,7 +179,7 @@ def test_an_answer_that_is_none_is_an_observation_error(world: World, wrong: Ans
         source.read()
 
 
-def test_G76_the_body_of_a_refusal_is_not_repeated_but_prometheus_reason_is(world: World):
+def test_the_body_of_a_refusal_is_not_repeated_but_prometheus_reason_is_G76(world: World):
     source = world.source()
     world.fake.count = Answer("password=hunter2 " * 100, 401)
     with pytest.raises(ObservationError) as caught:
@@ -214,7 +214,7 @@ def test_old_samples_are_stale_however_new_the_answer(world: World):
     assert "newest sample 31 s old" in metrics.queue_depth.detail
 
 
-def test_G14_an_answer_that_does_not_age_is_refused(world: World):
+def test_an_answer_that_does_not_age_is_refused_G14(world: World):
     source = world.source()
     check_source(source)
     world.clock.advance(30.0)
@@ -241,7 +241,7 @@ def test_no_time_is_compared_with_a_clock_of_ours(world: World, shift_s: float):
     assert shifted.ttft_p95_s == expected.ttft_p95_s
 
 
-def test_G73_more_series_than_the_limit_are_an_error(world: World):
+def test_more_series_than_the_limit_are_an_error_G73(world: World):
     source = world.source(max_series=20)
     with pytest.raises(ObservationError, match="at most 20 series"):
         source.read()

@@ -59,7 +59,7 @@ def test_a_refused_connection_is_an_error_that_names_the_address_M05_G08_G13(bui
 
 
 @both
-def test_G70_a_black_hole_costs_the_deadline_and_no_more(build: Build):
+def test_a_black_hole_costs_the_deadline_and_no_more_G70(build: Build):
     def swallow(connection: socket.socket, over: threading.Event) -> None:
         over.wait(4)
 
@@ -100,7 +100,7 @@ def test_headers_that_trickle_cost_one_thread_and_no_more(build: Build):
 
 
 @both
-def test_G16_an_answer_after_1_2_deadlines_is_missed_and_the_next_one_is_read(build: Build):
+def test_an_answer_after_1_2_deadlines_is_missed_and_the_next_one_is_read_G16(build: Build):
     def late(request: Request) -> Answer:
         if slow.is_set():
             threading.Event().wait(1.2 * TIMEOUT_S)
@@ -139,7 +139,7 @@ def test_redirects_are_not_followed(build: Build, status: int):
 
 @both
 @pytest.mark.parametrize("status", [200, 203])
-def test_G14_a_login_page_is_no_answer(build: Build, status: int):
+def test_a_login_page_is_no_answer_G14(build: Build, status: int):
     page = "<html><body>Please log in</body></html>\n"
     for kind in ("text/html", "text/plain"):
         with Server(Answer(page, status, {"Content-Type": kind})) as server:
@@ -156,7 +156,7 @@ def test_a_wrong_address_that_answers_404_is_named_M13_P6(build: Build):
 
 
 @both
-def test_G73_answers_longer_than_the_limit_are_refused_while_they_come(build: Build):
+def test_answers_longer_than_the_limit_are_refused_while_they_come_G73(build: Build):
     def flood(connection: socket.socket, over: threading.Event) -> None:
         connection.recv(4096)
         connection.sendall(b"HTTP/1.1 200 OK\r\nContent-Type: text/plain\r\n\r\n")
@@ -183,7 +183,7 @@ def test_an_answer_that_is_cut_off_is_no_answer(build: Build):
 
 
 @both
-def test_G76_credentials_come_from_files_that_are_read_again_and_appear_in_no_message(
+def test_credentials_come_from_files_that_are_read_again_and_appear_in_no_message_G76(
     build: Build, tmp_path: Path
 ):
     token = tmp_path / "token"
@@ -217,7 +217,7 @@ def test_basic_authentication_and_a_tenant_header_are_sent(build: Build, tmp_pat
 
 
 @both
-def test_G76_an_address_with_a_password_is_refused_without_repeating_it(build: Build):
+def test_an_address_with_a_password_is_refused_without_repeating_it_G76(build: Build):
     with pytest.raises(ConfigError) as caught:
         build("http://user:hunter2@prometheus:9090")
     assert "hunter2" not in str(caught.value)

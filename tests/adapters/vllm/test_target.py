@@ -50,7 +50,7 @@ def test_a_width_is_known_only_when_every_rank_has_served_a_token():
         assert call.state()["requests"] == 2, "the rank bound is enough at rest"
 
 
-def test_A36_a_growth_holds_through_the_503s_and_converges_with_the_first_token():
+def test_a_growth_holds_through_the_503s_and_converges_with_the_first_token_A36():
     with emulated(2, time_scale=40.0) as call:
         steered = target(call, timeout_s=0.3)
         proven(steered, 2)
@@ -88,7 +88,7 @@ def test_a_refused_growth_is_a_named_failure_and_phantom_engines_are_no_width():
         assert steered.read().failure is None, "the next write clears it"
 
 
-def test_A20_a_failure_at_the_commit_is_named_by_a_later_reading():
+def test_a_failure_at_the_commit_is_named_by_a_later_reading_A20():
     with emulated(2, resize=PREPARED, version="0.30", faults=Faults(resize="fail_commit")) as call:
         steered = target(call, timeout_s=0.2)
         proven(steered, 2)
@@ -120,7 +120,7 @@ def test_a_wedged_engine_stays_failed():
         assert "503" in status.detail
 
 
-def test_A05_a_lost_answer_is_never_resent_and_the_width_shows_what_became_of_it():
+def test_a_lost_answer_is_never_resent_and_the_width_shows_what_became_of_it_A05():
     with emulated(2, faults=Faults(resize="lose_answer")) as call:
         steered = target(call, timeout_s=0.2)
         proven(steered, 2)
@@ -129,7 +129,7 @@ def test_A05_a_lost_answer_is_never_resent_and_the_width_shows_what_became_of_it
         assert (done.desired, done.failure) == (4, None)
 
 
-def test_A05_a_hang_is_held_and_nothing_is_sent_twice():
+def test_a_hang_is_held_and_nothing_is_sent_twice_A05():
     with emulated(2, version="0.30", resize=PREPARED, faults=Faults(resize="hang")) as call:
         steered = target(call, timeout_s=0.2, answer_timeout_s=0.6, lost_after_s=0.5)
         proven(steered, 2)
@@ -152,7 +152,7 @@ def test_somebody_elses_resize_becomes_the_desired_width():
         assert proven(steered, 4).desired == 4
 
 
-def test_A06_a_smaller_width_is_refused_unless_it_may_be_asked_for():
+def test_a_smaller_width_is_refused_unless_it_may_be_asked_for_A06():
     with emulated(4, time_scale=500.0) as call:
         steered = target(call)
         proven(steered, 4)
@@ -176,7 +176,7 @@ def test_a_400_is_a_refusal():
         assert steered.read().desired == 2
 
 
-def test_A19_a_flaky_probe_takes_no_width_away():
+def test_a_flaky_probe_takes_no_width_away_A19():
     with emulated(2) as call:
         steered = target(call)
         proven(steered, 2)
@@ -251,13 +251,13 @@ def test_the_key_is_sent_from_its_file_and_never_told(tmp_path):
         ({"timeout_s": 0.0}, "timeout_s: must be a finite number > 0"),
     ],
 )
-def test_A22_unusable_parameters_are_named(given, message):
+def test_unusable_parameters_are_named_A22(given, message):
     with pytest.raises(ConfigError, match=message) as raised:
         Params(**({"url": NOWHERE, "max_width": 4, "gpus_per_width": 1} | given))
     assert "secret" not in str(raised.value)
 
 
-def test_A15_the_gpus_of_a_rank_are_never_guessed():
+def test_the_gpus_of_a_rank_are_never_guessed_A15():
     from autoscaler.parameters import from_mapping
 
     with pytest.raises(ConfigError, match="gpus_per_width: must be given"):

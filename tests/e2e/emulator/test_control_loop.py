@@ -91,7 +91,7 @@ def run(loop: ControlLoop, seconds: float, until_stage: str | None = None) -> No
     loop.run(loop.clock.now_s() + seconds, enough)
 
 
-def test_A36_the_loop_widens_holds_through_the_503s_and_converges_once():
+def test_the_loop_widens_holds_through_the_503s_and_converges_once_A36():
     with controlled() as (call, loop, log, _):
         run(loop, 12.0, "converged")
         assert log.writes == [4]
@@ -105,7 +105,7 @@ def test_A36_the_loop_widens_holds_through_the_503s_and_converges_once():
         assert call.state()["width"] == 4
 
 
-def test_A05_a_hang_is_not_answered_with_a_second_resize():
+def test_a_hang_is_not_answered_with_a_second_resize_A05():
     faults = Faults(resize="hang", resize_times=9)
     with controlled(faults=faults, version="0.30") as (call, loop, log, _):
         run(loop, 4.0)
@@ -114,7 +114,7 @@ def test_A05_a_hang_is_not_answered_with_a_second_resize():
         assert "resizing" in log.codes
 
 
-def test_A20_a_commit_that_fails_is_named_and_the_real_width_counts():
+def test_a_commit_that_fails_is_named_and_the_real_width_counts_A20():
     with controlled(faults=Faults(resize="fail_commit", resize_times=9)) as (call, loop, log, _):
         run(loop, 8.0, "failed")
         assert log.writes == [4]

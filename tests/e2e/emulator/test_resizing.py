@@ -11,7 +11,7 @@ from tests.e2e.emulator.worlds import PREPARED, SCALING, emulated, meanwhile, un
 PATHS = [("GET", "/health"), ("GET", "/metrics"), ("POST", "/is_scaling_elastic_ep")]
 
 
-def test_A36_growing_is_503_on_every_path_and_a_200_is_not_the_first_token():
+def test_growing_is_503_on_every_path_and_a_200_is_not_the_first_token_A36():
     with emulated(2) as call:
         assert call.complete()[0] == 200
         before_s = call.state()["now_s"]
@@ -63,7 +63,7 @@ def test_a_refused_growth_resets_the_counters_and_leaves_a_phantom_engine():
         assert call.scale(4)[0] == 200, "the fault held for one resize"
 
 
-def test_A20_a_commit_that_fails_leaves_the_old_width_serving():
+def test_a_commit_that_fails_leaves_the_old_width_serving_A20():
     with emulated(2, faults=Faults(resize="fail_commit")) as call:
         assert call.scale(4)[0] == 500
         assert call.complete()[0] == 200
@@ -109,7 +109,7 @@ def test_a_width_out_of_bounds_is_refused_as_the_version_does(version, status):
         assert call.state()["rank_bound"] == 2
 
 
-def test_A22_the_floor_is_two_unless_told_otherwise():
+def test_the_floor_is_two_unless_told_otherwise_A22():
     with emulated(2, version="0.30") as call:
         assert call.scale(1)[0] == 400
 

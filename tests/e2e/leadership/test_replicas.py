@@ -35,7 +35,7 @@ def test_a_standby_is_well_and_ready_and_does_nothing(cluster, pair):
     assert told["lease"] == "apps/autoscaler"
 
 
-def test_G51_after_a_kill_the_other_takes_over_within_one_lease(cluster, pair):
+def test_after_a_kill_the_other_takes_over_within_one_lease_G51(cluster, pair):
     first, second = pair
     first.signal(signal.SIGKILL)
     took_s = second.holding()
@@ -141,7 +141,7 @@ def test_L7_L8_without_an_api_server_work_stops_before_the_lease_ends_and_the_pr
     assert cluster.strays() == []
 
 
-def test_G44_a_leader_that_was_replaced_stops_and_ends(cluster, start):
+def test_a_leader_that_was_replaced_stops_and_ends_G44(cluster, start):
     first = start("one")
     first.leading()
 
@@ -156,7 +156,7 @@ def test_G44_a_leader_that_was_replaced_stops_and_ends(cluster, start):
     assert cluster.strays() == []
 
 
-def test_G47_a_loop_that_dies_frees_the_lease_and_ends_the_program(cluster, pair):
+def test_a_loop_that_dies_frees_the_lease_and_ends_the_program_G47(cluster, pair):
     first, second = pair
     (cluster.folder / "defect").touch()
     assert first.wait() == 1

@@ -262,7 +262,7 @@ def test_a_scraped_engine_is_checked_alike(bench: Bench, engine: Caller) -> None
     bench.finding("source", "error", "HTTP 404", "set source.urls to the server that is meant")
 
 
-def test_G76_no_secret_is_shown(bench: Bench) -> None:
+def test_no_secret_is_shown_G76(bench: Bench) -> None:
     secret = bench.folder / "password"
     secret.write_text("hunter2-and-more", encoding="utf-8")
     bench.entry["source"] |= {"username": "reader", "password_file": str(secret)}
@@ -340,14 +340,14 @@ def test_an_unknown_token_is_named(stacked: Bench, api: ApiServer) -> None:
     stacked.finding("target", "error", "401", "a token or certificate that the server knows")
 
 
-def test_A02_a_deployment_without_the_width_field_is_found(stacked: Bench, api: ApiServer) -> None:
+def test_a_deployment_without_the_width_field_is_found_A02(stacked: Bench, api: ApiServer) -> None:
     stacked.entry["target"]["role"] = "decode"
     stacked.finding("target", "error", "field_missing", "elasticEp.width", "check kind, name and")
     stacked.entry["target"] |= {"role": None, "name": "another"}
     stacked.finding("target", "error", "404", "correct target.namespace, target.name")
 
 
-def test_A22_a_width_above_the_flags_limit_is_found(stacked: Bench, api: ApiServer) -> None:
+def test_a_width_above_the_flags_limit_is_found_A22(stacked: Bench, api: ApiServer) -> None:
     replace_deployment(api, 2, ())
     stacked.finding("width limit", "warning", "no --elastic-ep-max-dp-size", "vllm_version")
     replace_deployment(api, 4, ("--elastic-ep-max-dp-size=4",))
@@ -359,12 +359,12 @@ def test_A22_a_width_above_the_flags_limit_is_found(stacked: Bench, api: ApiServ
     )  # fmt: skip
 
 
-def test_A15_unreadable_gpus_of_a_rank_are_found(stacked: Bench, api: ApiServer) -> None:
+def test_unreadable_gpus_of_a_rank_are_found_A15(stacked: Bench, api: ApiServer) -> None:
     replace_deployment(api, 2, ("--tensor-parallel-size", "$(TP)"))
     stacked.finding("target", "error", "extraArgs: --tensor-parallel-size", "correct what the")
 
 
-def test_G33_whoever_set_the_width_last_is_named(stacked: Bench, api: ApiServer) -> None:
+def test_whoever_set_the_width_last_is_named_G33(stacked: Bench, api: ApiServer) -> None:
     width = {"f:elasticEp": {"f:width": {}}}
 
     def managed_by(manager: str) -> None:
@@ -387,7 +387,7 @@ def test_G33_whoever_set_the_width_last_is_named(stacked: Bench, api: ApiServer)
 
 
 @pytest.mark.parametrize(("mode", "level"), [("Active", "error"), ("Shadow", "ok")])
-def test_A17_a_model_deployment_scaler_that_is_bound_is_found(
+def test_a_model_deployment_scaler_that_is_bound_is_found_A17(
     stacked: Bench, api: ApiServer, mode: str, level: str
 ) -> None:
     served = "worker.gpustack.ai/v1"

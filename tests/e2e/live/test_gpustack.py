@@ -170,7 +170,7 @@ def replay_is_equal(stack: Stack) -> None:
     assert result.equal == result.decisions == len(list(read(stack.log)))
 
 
-def test_A01_a_ramp_is_answered_and_the_five_layers_are_believed_not_the_phase(
+def test_a_ramp_is_answered_and_the_five_layers_are_believed_not_the_phase_A01(
     tmp_path: Path,
 ) -> None:
     with stacked(tmp_path) as stack:

@@ -109,7 +109,7 @@ def test_without_the_permission_the_loop_goes_on_and_says_so_once(world, tmp_pat
         assert found.events() == []
 
 
-def test_A07_missing_gpus_are_told_and_when_they_come_the_growth_is_asked_for(world, tmp_path):
+def test_missing_gpus_are_told_and_when_they_come_the_growth_is_asked_for_A07(world, tmp_path):
     """The nodes are full, then one is added; the target cannot shrink, so that looking decides."""
     with cluster(tmp_path) as found:
         store = found.api.store

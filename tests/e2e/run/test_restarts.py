@@ -140,7 +140,7 @@ def hung(cluster, *, applied):
     cluster.kill(process)
 
 
-def test_A30_killed_while_asking_and_the_width_was_taken(cluster):
+def test_killed_while_asking_and_the_width_was_taken_A30(cluster):
     hung(cluster, applied=True)
     assert cluster.memory["in_flight"] is True, "it came with the width"
     cluster.start()
@@ -150,7 +150,7 @@ def test_A30_killed_while_asking_and_the_width_was_taken(cluster):
     assert cluster.engine.commands == [4]
 
 
-def test_A30_killed_while_asking_and_nothing_was_taken(cluster):
+def test_killed_while_asking_and_nothing_was_taken_A30(cluster):
     hung(cluster, applied=False)
     assert cluster.memory == {}, "nor did the memory of it"
     cluster.start()
@@ -159,7 +159,7 @@ def test_A30_killed_while_asking_and_nothing_was_taken(cluster):
     assert cluster.engine.commands == [4], "asked twice, taken once: the width is absolute"
 
 
-def test_A30_A05_killed_while_it_was_unclear_and_held_by_the_next_one(cluster):
+def test_killed_while_it_was_unclear_and_held_by_the_next_one_A30_A05(cluster):
     cluster.api.faults.append(Fault("close", "PATCH", AT, applied=False))
     process = cluster.start()
     cluster.world.await_true(lambda: cluster.memory.get("applied") is False, 15.0)
@@ -172,7 +172,7 @@ def test_A30_A05_killed_while_it_was_unclear_and_held_by_the_next_one(cluster):
     assert cluster.memory["resize"][2] - asked_at_s >= HOLD_S
 
 
-def test_A30_killed_in_flight(cluster):
+def test_killed_in_flight_A30(cluster):
     process = cluster.start()
     cluster.await_code("resizing", "status_stale")
     asked_at_s = cluster.memory["resize"][2]
@@ -185,7 +185,7 @@ def test_A30_killed_in_flight(cluster):
     assert cluster.memory["resize"][2] == pytest.approx(asked_at_s, abs=0.2)
 
 
-def test_A30_G28_killed_while_cooling_down(cluster):
+def test_killed_while_cooling_down_A30_G28(cluster):
     cluster.configure(cooldown_up_s=8.0)
     process = cluster.start()
     cluster.world.await_true(lambda: "over_at_s" in cluster.memory, 15.0)
@@ -201,7 +201,7 @@ def test_A30_G28_killed_while_cooling_down(cluster):
     assert 8.0 - 0.2 <= waited_s < 8.0 + 12.0, "counted from the end of the resize"
 
 
-def test_A30_killed_after_a_refusal(cluster):
+def test_killed_after_a_refusal_A30(cluster):
     cluster.engine.answers = [Answer(503, "busy")] * 5
     process = cluster.start()
     cluster.await_code("refused")
@@ -216,7 +216,7 @@ def test_A30_killed_after_a_refusal(cluster):
     assert (cluster.widths, cluster.engine.commands) == ([4], [4] * 5)
 
 
-def test_A30_killed_before_the_time_is_out_and_after(cluster):
+def test_killed_before_the_time_is_out_and_after_A30(cluster):
     cluster.engine.resize_s = 1e9
     process = cluster.start()
     cluster.await_code("resizing", "status_stale")
@@ -259,7 +259,7 @@ def test_switches_and_dry_run_are_seen_in_decisions_telemetry_and_the_log(cluste
     assert cluster.widths == []
 
 
-def test_A30_killed_in_flight_with_the_memory_in_a_file(world):
+def test_killed_in_flight_with_the_memory_in_a_file_A30(world):
     entry = world.add_target("chat")
     entry["target"]["resize_reads"] = 14
     world.save(tick_s=0.5, memory={"path": "memory.json"})

@@ -77,7 +77,7 @@ def test_a_blocked_target_neither_delays_the_others_nor_the_end(world):
     assert clock.now_s() - began_s < 1.5  # 0.7 s for the stuck one, and the interpreter's end
 
 
-def test_A30_after_a_kill_the_next_process_takes_up_the_resize_and_the_log_goes_on(world):
+def test_after_a_kill_the_next_process_takes_up_the_resize_and_the_log_goes_on_A30(world):
     target = world.add_target("chat")
     target["target"]["resize_reads"] = 25
     world.save()
@@ -176,7 +176,7 @@ def test_the_environment_has_precedence_and_its_typos_are_errors(world):
 SECRET, USER = "hunter2-and-more", "http://admin:s3cr3t-pass@db/x"
 
 
-def test_G76_G78_planted_secrets_are_in_no_output(world):
+def test_planted_secrets_are_in_no_output_G76_G78(world):
     chat = world.add_target("chat")
     chat["source"]["password"] = SECRET
     chat["target"]["api_key"] = SECRET + "'\"2"

@@ -67,7 +67,7 @@ def test_on_a_lattice_the_largest_width_that_fits():
     assert (allowed.width, allowed.code) == (2, "no_capacity")
 
 
-def test_A20_what_a_failed_growth_holds_already_is_not_needed_again():
+def test_what_a_failed_growth_holds_already_is_not_needed_again_A20():
     after = WidthStatus(4, 2, 2, layers=(Layer("allocated", 4),))
     assert apply(6, 4, width=after)[0].width == 6
     # Between the spec and the width that serves there is nothing to ask for.

@@ -45,7 +45,7 @@ class Play:
         return self.convergence.advance(status, self.now_s)
 
 
-def test_A07_a_lasting_lack_names_the_layer_and_how_long_it_lasts():
+def test_a_lasting_lack_names_the_layer_and_how_long_it_lasts_A07():
     play = Play()
     codes = [play.tick(SHORT).code for _ in range(12)]
     assert set(codes) == {"resizing"}  # the first minute is what a good resize takes
@@ -128,7 +128,7 @@ class Steered:
         return decision
 
 
-def test_A10_G32_members_that_never_come_are_given_up_and_the_spec_goes_back_to_what_serves():
+def test_members_that_never_come_are_given_up_and_the_spec_goes_back_to_what_serves_A10_G32():
     found = Steered()
     assert found.tick(2, 2).width == 4
     assert found.tick(4, 2).width is None
@@ -169,7 +169,7 @@ def test_what_somebody_else_asked_for_is_theirs_to_take_back():
     assert {found.tick(4, 2, after_s=100.0).width for _ in range(20)} == {None}
 
 
-def test_A07_nothing_more_is_asked_for_while_members_are_lacking():
+def test_nothing_more_is_asked_for_while_members_are_lacking_A07():
     found = Steered(Tristate.NO, wanted=8)
     found.tick(2, 2)
     assert {found.tick(8, 4, "allocated").width for _ in range(240)} == {None}

@@ -53,7 +53,7 @@ FLAG = "--elastic-ep-max-dp-size"
         (2, (FLAG, "$(MAX)"), 64, True, Level.ERROR),
     ],
 )
-def test_A22_the_engines_limit_against_the_width_of_the_role(
+def test_the_engines_limit_against_the_width_of_the_role_A22(
     width: int, arguments: tuple[str, ...], engine_max: int, known: bool, level: Level
 ) -> None:
     role = Role(0, "server", width, arguments)
@@ -66,7 +66,7 @@ def test_A22_the_engines_limit_against_the_width_of_the_role(
     ("who", "level"),
     [("helm", Level.WARNING), ("horizontal-pod-autoscaler", Level.ERROR), ("KEDA", Level.ERROR)],
 )
-def test_G33_the_last_writer_is_judged_by_its_name(who: str, level: Level) -> None:
+def test_the_last_writer_is_judged_by_its_name_G33(who: str, level: Level) -> None:
     (found,) = _rivals.last_writer(who)
     assert found.level is level
     assert who in found.detail

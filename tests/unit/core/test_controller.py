@@ -75,7 +75,7 @@ def test_no_wish_no_write_and_the_policys_reason():
     assert (decision.width, decision.code) == (None, "wish")
 
 
-def test_A09_G30_one_resize_at_a_time_and_the_wish_is_only_recorded():
+def test_one_resize_at_a_time_and_the_wish_is_only_recorded_A09_G30():
     run = Run()
     run.step("applied")
     run.policy.width = 8
@@ -91,7 +91,7 @@ def test_A09_G30_one_resize_at_a_time_and_the_wish_is_only_recorded():
     assert run.policy.seen[-1].resize is None
 
 
-def test_A11_A12_conflict_and_refusal_neither_begin_a_resize_nor_stop_the_loop():
+def test_conflict_and_refusal_neither_begin_a_resize_nor_stop_the_loop_A11_A12():
     run = Run()
     assert run.step("conflict").width == 4
     assert run.step("conflict").width == 4  # read again, decided again
@@ -115,7 +115,7 @@ def test_a_refused_width_is_asked_for_again_only_when_something_changed():
     assert run.step().width == 4
 
 
-def test_A06_a_refused_decrease_stops_all_decreases():
+def test_a_refused_decrease_stops_all_decreases_A06():
     run = Run(wish=2, width=4)
     run.step()
     run.step("refused", after_s=60)
@@ -126,14 +126,14 @@ def test_A06_a_refused_decrease_stops_all_decreases():
     assert run.step().width == 6
 
 
-def test_A06_can_shrink_no_is_never_even_tried():
+def test_can_shrink_no_is_never_even_tried_A06():
     run = Run(wish=2, width=4, can=replace(CAN, can_shrink=Tristate.NO))
     run.step()
     decision = run.step(after_s=600)
     assert (decision.width, decision.code) == (None, "shrink_unsupported")
 
 
-def test_A05_A26_an_ambiguous_write_is_held_and_never_resent():
+def test_an_ambiguous_write_is_held_and_never_resent_A05_A26():
     run = Run()
     assert run.step("ambiguous").width == 4
     held = [run.step() for _ in range(17)]
@@ -146,14 +146,14 @@ def test_A05_A26_an_ambiguous_write_is_held_and_never_resent():
     assert run.step().width is None
 
 
-def test_A05_an_ambiguous_write_that_never_happened_is_decided_anew():
+def test_an_ambiguous_write_that_never_happened_is_decided_anew_A05():
     run = Run()
     run.step("ambiguous")
     run.step(after_s=91)
     assert run.step().width == 4
 
 
-def test_A12_forbidden_holds_backs_off_and_is_not_ready():
+def test_forbidden_holds_backs_off_and_is_not_ready_A12():
     run = Run()
     assert run.controller.ready
     run.step("forbidden")
@@ -174,7 +174,7 @@ def test_width_unknown_at_the_start_holds():
     assert run.step().width == 4
 
 
-def test_A20_after_a_failure_the_next_decision_is_from_the_real_width():
+def test_after_a_failure_the_next_decision_is_from_the_real_width_A20():
     run = Run()
     run.step("applied")
     run.status = WidthStatus(4, 2, 2, failure="grow failed")
@@ -187,7 +187,7 @@ def test_A20_after_a_failure_the_next_decision_is_from_the_real_width():
     assert run.step().width is None
 
 
-def test_A07_timed_out_holds_for_ever_and_never_grows_further():
+def test_timed_out_holds_for_ever_and_never_grows_further_A07():
     run = Run(wish=8)
     run.step("applied")
     run.status = shown(8, 4)
@@ -197,7 +197,7 @@ def test_A07_timed_out_holds_for_ever_and_never_grows_further():
     assert codes[-1] == "timed_out_hold"
 
 
-def test_G33_foreign_writes_count_as_resizes_so_the_flap_budget_ends_the_fight():
+def test_foreign_writes_count_as_resizes_so_the_flap_budget_ends_the_fight_G33():
     alone = replace(FREE, override_hold_s=0, fight_after=None)
     run = Run(params=replace(alone, max_reversals_per_hour=3))
     writes = 0
@@ -229,13 +229,13 @@ def test_controllers_share_nothing_T24():
     assert two.step().width == 4
 
 
-def test_A34_width_zero_is_a_width_where_the_bounds_include_it():
+def test_width_zero_is_a_width_where_the_bounds_include_it_A34():
     zero = {"width": 0, "can": replace(CAN, min_width=0), "params": replace(FREE, min_width=0)}
     assert Run(wish=2, **zero).step().width == 2
     assert Run(wish=0, **zero).step().width is None
 
 
-def test_A34_R23_a_deployment_that_somebody_scaled_to_zero_is_left_alone():
+def test_R23_a_deployment_that_somebody_scaled_to_zero_is_left_alone_A34():
     decision = Run(wish=2, width=0).step()
     assert (decision.width, decision.code) == (None, "scaled_to_zero")
 

@@ -374,7 +374,7 @@ def test_every_state_is_reached_by_the_table():
     assert reached == set(ConvergenceState)
 
 
-def test_A07_the_blocking_layer_is_named():
+def test_the_blocking_layer_is_named_A07():
     machine = Convergence(PARAMS)
     machine.advance(s(2, 2), 0)
     machine.on_written(8, 2, SetOutcome(SetResult.APPLIED), 1)
@@ -396,7 +396,7 @@ def test_the_end_of_a_resize_is_told_once_with_the_resize():
     assert machine.advance(s(4, 4), 16).ended is None
 
 
-def test_A02_converged_needs_every_layer_there_is():
+def test_converged_needs_every_layer_there_is_A02():
     assert converged(layered(4, (4, 4, 4), 4), 4)
     assert not converged(layered(4, (4, 4, None), 4), 4)
     assert not converged(layered(4, (4, 4, 4), None, stable=4), 4)

@@ -87,7 +87,7 @@ def test_a_resize_is_two_events_however_many_ticks_it_takes():
     assert over_s - asked_s == 180
 
 
-def test_A07_a_resize_that_never_ends_is_told_once_and_its_late_success_too():
+def test_a_resize_that_never_ends_is_told_once_and_its_late_success_too_A07():
     play = Play(resize_s=4000)
     play.policy.width = 4
     assert play.run(3600) == ["ResizeRequested", "ResizeTimedOut"]
@@ -185,7 +185,7 @@ def test_a_scrape_that_is_late_and_a_source_that_fails_for_a_moment_are_no_loss(
     assert said == []
 
 
-def test_G43_a_source_that_is_gone_is_a_lost_signal():
+def test_a_source_that_is_gone_is_a_lost_signal_G43():
     play = Play()
     play.source.metrics = ObservationError("connection refused")
     assert play.run(100) == ["SignalLost"]

@@ -128,7 +128,7 @@ def test_missing_data_never_shrinks_but_may_grow_M04_M18_M21_G10_G11(signals, sh
     assert ask(warm(), 6, **signals) == (6, [])
 
 
-def test_A19_unknown_effective_width_never_shrinks():
+def test_unknown_effective_width_never_shrinks_A19():
     obs = observation(now_s=LATER_S, width=4, capabilities=CAN)
     obs = replace(obs, width=WidthStatus(4, None, 4))
     allowed, stages = warm().apply(Proposal(2, "x", "x"), obs)
@@ -188,7 +188,7 @@ def test_cooldowns_count_from_the_end_of_the_last_real_resize():
     assert ask(guards, 2, now_s=1_480.0) == (2, [])
 
 
-def test_G28_asking_moves_no_timer():
+def test_asking_moves_no_timer_G28():
     guards = warm(cooldown_up_s=60.0)
     guards.resized(2, 4, 1_000.0)
     guards.settled(1_000.0)

@@ -55,7 +55,7 @@ def test_first_bucket_and_borders(bounds, cumulative, q, expected):
     assert histogram.quantile(bounds, cumulative, q).value == pytest.approx(expected)
 
 
-def test_G02_rank_in_the_top_bucket_is_a_lower_bound_not_a_value():
+def test_rank_in_the_top_bucket_is_a_lower_bound_not_a_value_G02():
     signal = histogram.quantile(VLLM, buckets([3000.0] * 10), 0.95)
     assert signal.value is None
     assert signal.status is SignalStatus.TOP_BUCKET

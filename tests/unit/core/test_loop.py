@@ -101,7 +101,7 @@ def test_source_failure_holds_with_every_signal_stale_and_is_counted_M05_G09():
     assert len({e.decision.code for e in entries[7:]}) == 1  # constant: no oscillation
 
 
-def test_G50_unreadable_target_holds_is_recorded_and_survived():
+def test_unreadable_target_holds_is_recorded_and_survived_G50():
     setup = Setup()
     setup.target.unreadable = TargetError("API server away")
     entries = setup.run(30)
@@ -124,7 +124,7 @@ def test_G50_unreadable_target_holds_is_recorded_and_survived():
         (TargetError("timed out"), "ambiguous", "ambiguous"),
     ],
 )
-def test_A12_errors_of_a_write_become_outcomes(error, outcome, next_code):
+def test_errors_of_a_write_become_outcomes_A12(error, outcome, next_code):
     setup = Setup()
     setup.target.answers = [error]
     first, second = setup.run(10)
@@ -155,7 +155,7 @@ def test_a_stopped_clock_ends_the_loop_instead_of_spinning():
     assert setup.loop.ticks == 1
 
 
-def test_A09_a_breach_through_the_whole_resize_is_answered_by_one_growth():
+def test_a_breach_through_the_whole_resize_is_answered_by_one_growth_A09():
     setup = Setup(metrics=BURNING, policy=a_threshold())
     setup.run(190)
     assert setup.target.writes == [3]

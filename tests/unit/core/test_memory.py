@@ -117,7 +117,7 @@ def test_ages_survive_another_start_of_the_clock():
     assert found.finding == ""
 
 
-def test_G53_a_stamp_from_the_future_waits_its_whole_time_once_and_says_so():
+def test_a_stamp_from_the_future_waits_its_whole_time_once_and_says_so_G53():
     found = decode(encode(FULL, EPOCH_S), NOW_S, EPOCH_S - 7200)  # the clock went back 2 h
     assert found.over_at_s == NOW_S
     assert found.reversals == (NOW_S, NOW_S)
@@ -174,7 +174,7 @@ def test_any_value_of_any_field_is_read_or_refused(value, name):
         assert at_s is None or at_s <= NOW_S
 
 
-def test_A30_a_resize_in_flight_is_adopted_with_its_age():
+def test_a_resize_in_flight_is_adopted_with_its_age_A30():
     life = Life()
     assert life.step().width == 4
     life.step(after_s=100)
@@ -192,7 +192,7 @@ def test_A30_a_resize_in_flight_is_adopted_with_its_age():
     assert life.writes == [4]
 
 
-def test_A30_a_timeout_counts_from_the_request_and_is_reported_once_in_all():
+def test_a_timeout_counts_from_the_request_and_is_reported_once_in_all_A30():
     life = Life()
     life.step()
     life.start()
@@ -204,7 +204,7 @@ def test_A30_a_timeout_counts_from_the_request_and_is_reported_once_in_all():
     assert life.step().trail[0].code == "converged"
 
 
-def test_A05_a_question_that_was_left_behind_is_held_and_then_asked_again_once():
+def test_a_question_that_was_left_behind_is_held_and_then_asked_again_once_A05():
     life = Life()
     life.step("killed")
     life.start()
@@ -216,7 +216,7 @@ def test_A05_a_question_that_was_left_behind_is_held_and_then_asked_again_once()
     assert life.writes == [4, 4]
 
 
-def test_A05_a_question_that_turns_out_answered_counts_as_our_resize():
+def test_a_question_that_turns_out_answered_counts_as_our_resize_A05():
     life = Life()
     life.step("killed")
     life.show(4, 2)
@@ -255,7 +255,7 @@ def test_cooldowns_and_the_flap_budget_go_on_T25():
     assert life.step(after_s=400).code == "flap_budget"
 
 
-def test_G28_a_restart_and_a_proof_that_has_to_be_waited_for_move_no_timer():
+def test_a_restart_and_a_proof_that_has_to_be_waited_for_move_no_timer_G28():
     life = Life(replace(FREE, cooldown_up_s=300))
     life.step()
     life.show(4, 4)

@@ -145,7 +145,7 @@ def test_a_width_that_nobody_signs_is_somebody_elses_too():
     assert run.step().reason.startswith("somebody else has set the width to 3")
 
 
-def test_A17_another_process_of_ours_is_no_override():
+def test_another_process_of_ours_is_no_override_A17():
     run = Run(wish=2)
     run.step()
     run.other(3, by="autoscaler")
@@ -183,7 +183,7 @@ def fought(params, rounds, after_s=20):
     return run
 
 
-def test_G33_A17_A26_a_fight_is_seen_said_once_and_ended():
+def test_a_fight_is_seen_said_once_and_ended_G33_A17_A26():
     run = fought(BRIEF, 3)
     assert len(run.writes) == 3
     assert run.controller.fights == 1

@@ -45,7 +45,7 @@ class Asked:
         {"queue_wait_s": 4.0},
     ],
 )
-def test_G02_G04_G11_any_one_high_signal_grows_once_it_lasted(signals):
+def test_any_one_high_signal_grows_once_it_lasted_G02_G04_G11(signals):
     ask = Asked()
     assert ask(3, **signals) == (4, "high_not_yet")
     assert ask(**signals) == (5, "high")
@@ -119,7 +119,7 @@ def test_idle_at_the_minimum_changes_nothing_T02_T10():
     assert ask(100, **BAND) == (1, "within_band")
 
 
-def test_A09_no_wind_up_in_a_resize():
+def test_no_wind_up_in_a_resize_A09():
     ask = Asked()
     ask(3, **HIGH)
     resizing = replace(observation(3, 915.0, 4, **HIGH), resize=Resize(4, 5, 910.0))
@@ -130,7 +130,7 @@ def test_A09_no_wind_up_in_a_resize():
     assert ask(3, **HIGH) == (4, "high_not_yet")
 
 
-def test_A32_still_high_at_the_widest_is_reported_as_infeasible():
+def test_still_high_at_the_widest_is_reported_as_infeasible_A32():
     assert Asked(width=8)(10, **HIGH) == (8, "slo_infeasible")
 
 

@@ -54,7 +54,7 @@ def test_K23_timed_maximum():
     assert seen == [5, 6, 6, 6, 8, 4]
 
 
-def test_G38_a_sample_on_the_border_is_in_exactly_one_of_two_adjacent_windows():
+def test_a_sample_on_the_border_is_in_exactly_one_of_two_adjacent_windows_G38():
     for at_s in (0.001, 9.999, 10.0, 15.0, 20.0):
         seen = 0
         for end_s in (10.0, 20.0, 30.0):

@@ -141,7 +141,7 @@ def test_L7_L8_without_a_renewal_leadership_ends_at_the_deadline_for_good():
         (None, "the lease is gone"),
     ],
 )
-def test_G44_G46_another_holder_ends_leadership_at_once(seen, reason):
+def test_another_holder_ends_leadership_at_once_G44_G46(seen, reason):
     election = leader()
     election.observe(seen, T0_S + 1.0)
     assert (election.phase, election.reason) == (Phase.LOST, reason)

@@ -123,7 +123,7 @@ def test_a_failing_disk_is_told_once_and_counted_each_time(tmp_path):
     assert len(read(path)[0]) == 1
 
 
-def test_G76_secrets_do_not_get_into_the_log(tmp_path):
+def test_secrets_do_not_get_into_the_log_G76(tmp_path):
     path = tmp_path / "log.jsonl"
     obs = observation(queue_depth=Signal(1.0, detail="http://me:hunter2@host/?token=abc"))
     a_log(path).record(

@@ -98,7 +98,7 @@ def test_lines_are_valid_json_whatever_is_in_them_S14(stream):
 
 
 @pytest.mark.parametrize("form", ["json", "text"])
-def test_G76_secrets_are_taken_out_of_lines_and_of_what_libraries_say(form, stream):
+def test_secrets_are_taken_out_of_lines_and_of_what_libraries_say_G76(form, stream):
     redaction = Redaction({"password": "hunter2"})
     logger = journal.configure(form, "info", lambda: redaction, stream)
     logger.info("said", problem="hunter2 is wrong", nested={"a": ["http://u:p@host/?q=1"]})

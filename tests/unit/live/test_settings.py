@@ -427,7 +427,7 @@ def test_a_missing_file_is_named(tmp_path):
         load(tmp_path / "none.yaml", {})
 
 
-def test_G78_secrets_are_in_no_message_and_not_in_the_effective_configuration(tmp_path):
+def test_secrets_are_in_no_message_and_not_in_the_effective_configuration_G78(tmp_path):
     fakes = {
         "targets__0__source": {"kind": "live_fakes.source", "path": "m", "password": "short!"},
         "targets__0__target": {"kind": "live_fakes.target", "path": "s", "api_key": 12345678},

@@ -127,7 +127,7 @@ def test_exactly_the_series_of_the_table_are_exported(setup):
             assert not sample.name.endswith("_created")
 
 
-def test_G39_R28_the_exported_widths_are_the_real_ones(setup):
+def test_R28_the_exported_widths_are_the_real_ones_G39(setup):
     one = setup(shadows=(6,))
     one.ticks(1)
     found = one.samples()
@@ -190,7 +190,7 @@ def test_a_time_out_and_the_late_success_are_one_resize(setup):
     assert resizes == {("up", "timed_out"): 1}
 
 
-def test_G28_only_real_resizes_count_and_answers_are_told_apart(setup):
+def test_only_real_resizes_count_and_answers_are_told_apart_G28(setup):
     one = setup()
     one.target.answers = [SetOutcome(SetResult.CONFLICT), SetOutcome(SetResult.REFUSED)]
     one.ticks(4)
@@ -317,7 +317,7 @@ def test_idle_connections_do_not_keep_a_scraper_out_for_good(setup):
         pytest.fail("no room again")
 
 
-def test_G79_a_taken_port_is_a_configuration_error_and_the_default_is_loopback(setup):
+def test_a_taken_port_is_a_configuration_error_and_the_default_is_loopback_G79(setup):
     one = setup()
     with pytest.raises(ConfigError, match="must be an address to listen on; Address already"):
         Endpoint(one.telemetry, list, list, "127.0.0.1", one.endpoint.port)

@@ -56,7 +56,7 @@ def test_conditions_widths_and_generations_cannot_wait():
     assert worth(STATUS, after(generation=2)) is Worth.NOW
 
 
-def test_G28_a_condition_changes_its_time_with_its_status_only():
+def test_a_condition_changes_its_time_with_its_status_only_G28():
     told = after(conditions=condition("False", "ResizeFailed"))
     assert [c["lastTransitionTime"] for c in told["conditions"]] == [FIRST, FIRST]
     told = after(conditions=condition("True", "WidthServes"))

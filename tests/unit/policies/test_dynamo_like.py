@@ -86,7 +86,7 @@ def test_waits_for_its_first_observations():
     assert ask(**BURST) == (5, "load")
 
 
-def test_A09_no_decision_while_a_change_is_in_progress():
+def test_no_decision_while_a_change_is_in_progress_A09():
     obs = observation(0, 900.0, 4, **BURST)
     policy = Asked().policy
     for i in range(36):

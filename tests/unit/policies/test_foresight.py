@@ -142,7 +142,7 @@ def test_the_capacity_is_that_of_an_open_loop_search(width):
     assert list(curve.in_system) == sorted(curve.in_system)
 
 
-def test_A35_over_tcp_wider_bears_less():
+def test_over_tcp_wider_bears_less_A35():
     found = curves("h100-dsv2lite-elastic-ep-tcp")
     found.refine([2, 3, 4], MIX, 10)
     bearable = [found.curve(w, MIX).bearable_rps for w in (2, 3, 4)]

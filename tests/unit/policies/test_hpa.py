@@ -200,7 +200,7 @@ def test_H24_no_metric_at_all_changes_nothing():
 TWO = {"signal": "queue_depth", "target": 1.0, "also": (KV,)}
 
 
-def test_H25_G10_a_healthy_metric_grows_although_another_is_missing():
+def test_H25_a_healthy_metric_grows_although_another_is_missing_G10():
     said = policy(**TWO).propose(observation(width=3, queue_depth=4.0))
     assert (said.width, said.code) == (4, "ratio")
 
@@ -229,7 +229,7 @@ def test_a_missing_ttft_stops_a_shrink_whatever_the_signal_is_M04():
     assert (said.width, said.code) == (4, "missing_data")
 
 
-def test_G02_a_saturated_quantile_may_grow_and_never_shrinks():
+def test_a_saturated_quantile_may_grow_and_never_shrinks_G02():
     top = Signal(None, SignalStatus.TOP_BUCKET, 2560.0)
     latency = {"signal": "ttft_p95_s", "per_width": False}
     assert policy(target=2.5, **latency).propose(observation(width=4, ttft_p95_s=top)).width > 4
@@ -259,7 +259,7 @@ def test_a_clock_that_went_back_evaluates_at_once():
     assert ask.propose(observation(1, 900.0, 4, queue_depth=9.0)).width == 9
 
 
-def test_A09_rates_and_windows_count_from_the_desired_width_while_a_resize_runs():
+def test_rates_and_windows_count_from_the_desired_width_while_a_resize_runs_A09():
     ask = policy(signal="queue_depth", target=1.0, up_rates=(units(2.0),))
     ask.propose(observation(0, 1000.0, 2, queue_depth=8.0))
     obs = observation(1, 1005.0, 2, queue_depth=8.0)

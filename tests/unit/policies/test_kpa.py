@@ -136,7 +136,7 @@ def test_K23_the_highest_wish_of_the_window():
         assert window.value(samples[-1][0]) == expected
 
 
-def test_G38_a_sample_on_the_border_of_two_windows_counts_once():
+def test_a_sample_on_the_border_of_two_windows_counts_once_G38():
     mean = RollingMean(10.0)
     mean.add(0.0, 100.0)
     mean.add(10.0, 2.0)
@@ -171,7 +171,7 @@ def test_the_windows_average_what_waits_and_what_runs():
     assert said.reason == "13.33 in the system on average, 30 lately, target 10 a width"
 
 
-def test_G40_A09_a_panic_is_not_over_while_its_growth_does_not_serve_yet():
+def test_a_panic_is_not_over_while_its_growth_does_not_serve_yet_G40_A09():
     policy = kpa()
     burst = {"running": 16.0, "queue_depth": 184.0}
     policy.propose(observation(0, 1000.0, 1, **burst))

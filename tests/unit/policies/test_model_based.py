@@ -149,7 +149,7 @@ def test_data_lost_for_long_does():
 
 
 @pytest.mark.parametrize("profile", [TCP, H200])
-def test_A35_it_refuses_to_widen_where_that_loses_throughput_and_says_why(profile):
+def test_it_refuses_to_widen_where_that_loses_throughput_and_says_why_A35(profile):
     known = profiles.load(profile).known_widths
     can = Capabilities(known[0], known[-1], can_shrink=Tristate.YES)
     said = run(policy(profile), known[0], [9.0] * 60, queue=200.0, can=can)
@@ -159,7 +159,7 @@ def test_A35_it_refuses_to_widen_where_that_loses_throughput_and_says_why(profil
     assert "bears most" in said[-1].reason
 
 
-def test_A32_an_infeasible_objective_gets_the_best_width_and_is_called_so():
+def test_an_infeasible_objective_gets_the_best_width_and_is_called_so_A32():
     said = run(policy(), 4, [300.0] * 40, queue=5_000.0)
     assert (said[-1].width, said[-1].code) == (16, "slo_infeasible")
     assert "no width holds it" in said[-1].reason

@@ -75,7 +75,7 @@ def test_the_queue_is_fed_forward_while_the_ttft_still_looks_well():
 
 
 @pytest.mark.parametrize("missing", [None, Signal(None, SignalStatus.QUARANTINED)])
-def test_G11_the_queue_alone_may_grow_when_the_ttft_is_unknown(missing):
+def test_the_queue_alone_may_grow_when_the_ttft_is_unknown_G11(missing):
     assert Asked()(ttft_p95_s=missing, queue_depth=32.0) == (5, "too_slow")
 
 
@@ -113,7 +113,7 @@ def test_the_derivative_is_of_the_measurement_and_filtered():
     assert ask.policy.state()["slope_per_s"] == pytest.approx(math.log(2) / 5 * 5 / 20)
 
 
-def test_A09_nothing_winds_up_while_a_resize_is_in_flight():
+def test_nothing_winds_up_while_a_resize_is_in_flight_A09():
     ask = Asked()
     resize = Resize(4, 5, 900.0)
     assert ask(36, resize=resize, ttft_p95_s=60.0, queue_depth=500.0) == (5, "resizing")
@@ -123,7 +123,7 @@ def test_A09_nothing_winds_up_while_a_resize_is_in_flight():
     assert ask.integral == pytest.approx(math.log(5))
 
 
-def test_A36_the_ttft_of_the_resize_is_no_ground_for_a_decision():
+def test_the_ttft_of_the_resize_is_no_ground_for_a_decision_A36():
     ask = Asked()
     ask(resize=Resize(4, 5, 900.0))
     ask.width = 5

@@ -39,7 +39,7 @@ def test_an_empty_queue_shrinks_however_much_is_running():
     assert ask(3, running=60.0)[0] == 0
 
 
-def test_G05_G06_an_unknown_queue_is_not_zero():
+def test_an_unknown_queue_is_not_zero_G05_G06():
     assert Asked()(500, queue_depth=None) == (4, "unknown")
 
 
@@ -54,14 +54,14 @@ def test_P9_the_fallback_comes_after_so_many_evaluations():
     assert ask(queue_depth=20.0)[0] == 4
 
 
-def test_G09_one_transition_then_constant():
+def test_one_transition_then_constant_G09():
     ask = Asked(fallback_width=6)
     ask(9, queue_depth=None)
     ask.width = 6
     assert {ask(queue_depth=None)[0] for _ in range(200)} == {6}
 
 
-def test_G10_P10_the_fallback_is_never_below_what_is_there():
+def test_P10_the_fallback_is_never_below_what_is_there_G10():
     assert Asked(width=8, fallback_width=6)(50, queue_depth=None) == (8, "unknown")
 
 

@@ -84,7 +84,7 @@ def test_peaks_of_another_width_are_forgotten():
     assert ask(**load(0.5, 0.0)) == (7, "spare")
 
 
-def test_A09_no_growth_while_a_change_is_pending():
+def test_no_growth_while_a_change_is_pending_A09():
     obs = observation(0, 900.0, 4, **load(0.9, 50.0))
     said = build(Params(), CONTEXT).propose(replace(obs, resize=Resize(4, 5, 890.0)))
     assert (said.width, said.code) == (5, "resizing")

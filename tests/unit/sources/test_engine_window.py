@@ -185,7 +185,7 @@ def test_below_the_coverage_limit_the_queue_is_a_lower_bound_M20():
     assert queue.lower_bound == 12
 
 
-def test_G23_a_new_target_counts_from_its_first_scrape_on():
+def test_a_new_target_counts_from_its_first_scrape_on_G23():
     old, new = Engine(0, running=1), Engine(0, running=1)
     target = window()
     new.serve(1000)  # before anybody looked
@@ -420,7 +420,7 @@ def test_a_failed_reading_is_stale_with_its_reason():
     assert "HTTP 503" in metrics.kv_cache_usage_ratio.detail
 
 
-def test_G27_huge_counters_stay_finite():
+def test_huge_counters_stay_finite_G27():
     target = window()
     for i in range(3):
         engine = Engine(0, running=1, waiting=1e300)

@@ -144,7 +144,7 @@ def test_queries_and_labels_that_cannot_work_are_refused_G72_G75_M27(
     assert message in str(caught.value)
 
 
-def test_G72_labels_too_long_for_an_address_are_refused_at_the_start():
+def test_labels_too_long_for_an_address_are_refused_at_the_start_G72():
     params = prometheus.Params(url="http://x", labels={"a": "b" * 6000})
     context = SourceContext(Slo(), ManualClock(), lambda: None)
     with pytest.raises(ConfigError, match="labels: must make a query of at most 6000"):

@@ -84,7 +84,7 @@ def test_a_whole_real_page_is_read_in_a_few_milliseconds():
     assert took_s < 0.1  # 5 ms on an idle machine
 
 
-def test_G73_a_million_series_are_refused_with_little_memory_and_time():
+def test_a_million_series_are_refused_with_little_memory_and_time_G73():
     line = 'vllm:num_requests_waiting{{engine="{}"}} 1\n'
     text = "".join(line.format(i) for i in range(1_000_000))
     tracemalloc.start()
@@ -153,14 +153,14 @@ def test_bodies_that_are_no_answers_are_refused(body: bytes):
     assert promql.refusal(body) == ""
 
 
-def test_G73_more_series_than_the_limit_are_refused():
+def test_more_series_than_the_limit_are_refused_G73():
     element = {"metric": {}, "values": [[1.0, "1"]]}
     with pytest.raises(ObservationError, match="at most 10 series"):
         promql.matrix("matrix", [element] * 11, 10)
 
 
 @given(st.text(max_size=30))
-def test_G75_no_label_value_leaves_its_quotes(value: str):
+def test_no_label_value_leaves_its_quotes_G75(value: str):
     quoted = promql.quoted(value)
     assert json.loads(quoted) == value
     inside = quoted[1:-1].replace("\\\\", "").replace('\\"', "")
