@@ -4,6 +4,7 @@ What is asked of it is answered by the clock and never waits for a call that han
 when its time is over, whether the thread has noticed or not.
 """
 
+import math
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -52,7 +53,7 @@ class Elector:
         self._closed = False
         self._writing = 0
         self._wake = threading.Event()
-        self._answered_at_s = clock.now_s()
+        self._answered_at_s = -math.inf
         self._thread = threading.Thread(target=self._run, name="leadership", daemon=True)
 
     def start(self) -> None:
@@ -86,7 +87,7 @@ class Elector:
 
     @property
     def silent_s(self) -> float:
-        """How long ago the API server last gave a usable answer, s."""
+        """How long ago the API server last gave a usable answer, s; infinite: it never did."""
         return self._clock.now_s() - self._answered_at_s
 
     def attempt(self) -> None:

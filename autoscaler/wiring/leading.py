@@ -1,5 +1,6 @@
 """Leadership of one run: the elector as configured, what it is called, and what is told of it."""
 
+import math
 import os
 import socket
 import uuid
@@ -71,6 +72,8 @@ class Leadership:
         silent_s = self.elector.silent_s
         if silent_s <= self.timing.lease_duration_s:
             return []
+        if math.isinf(silent_s):  # ready before, it would let an update take the old ones away
+            return ["leadership: the API server has given no answer yet"]
         return [f"leadership: the API server has given no answer for {silent_s:.0f} s"]
 
     def release(self) -> None:

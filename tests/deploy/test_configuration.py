@@ -28,6 +28,7 @@ def test_the_configuration_loads_as_it_is(name, tmp_path):
     steered = {target.target.params.namespace for target in settings.targets}
     assert roles == {home} | steered | set(settings.objects.namespaces)
     assert settings.warnings == ()
+    assert settings.leader_election.enabled  # or two replicas are two writers
     (container,) = pod(objects)["containers"]
     assert {"containerPort": settings.telemetry.port, "name": "telemetry"} in container["ports"]
     assert settings.telemetry.host == "0.0.0.0"  # noqa: S104  # the kubelet's probes come to the Pod's address
@@ -66,7 +67,10 @@ def test_the_endpoint_answers_every_probe_and_the_scrape_while_nothing_else_is_t
         "users: [{name: c, user: {token: t}}]}"
     )
     command = [sys.executable, "-m", "autoscaler", "run", "--config", str(path)]
-    environ = os.environ | {"KUBECONFIG": str(kubeconfig)}
+    environ = os.environ | {
+        "KUBECONFIG": str(kubeconfig),
+        "AUTOSCALER_LEADER_ELECTION__NAMESPACE": "inference",  # in a Pod: its own
+    }
     running = subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=environ)
     try:
         assert running.stdout is not None

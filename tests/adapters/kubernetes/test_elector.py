@@ -1,6 +1,7 @@
 """One candidate and an API server over HTTP, on a manual clock."""
 
 import json
+import math
 import threading
 
 import pytest
@@ -352,6 +353,9 @@ def test_a_standby_without_rights_says_what_is_forbidden(room):
     elector = room.candidate("one", "none")
     elector.attempt()
     assert 'cannot get resource "leases"' in elector.problem
+    assert elector.silent_s == math.inf
+    room.api.tokens["none"] = User("autoscaler", (LEAST,))
+    elector.attempt()
     room.clock.advance(20.0)
     assert elector.silent_s == 20.0
 
