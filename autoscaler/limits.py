@@ -63,8 +63,8 @@ class Params:
     max_step_up: int | None = None
     max_step_down: int | None = None
     cooldown_up_s: float = 0.0
-    cooldown_down_s: float = 300.0
-    scale_down_window_s: float = 300.0
+    cooldown_down_s: float = 30.0
+    scale_down_window_s: float = 60.0
     max_reversals_per_hour: int | None = 4
     allow_shrink_attempt: bool = False
     settle_s: float = 30.0

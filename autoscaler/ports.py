@@ -150,12 +150,16 @@ class PolicyContext:
     curves, None where there are none; a policy that needs them says so with a ConfigError.
     ``epoch_s``: Unix time at which the loop's clock showed 0, s; None: there is no wall clock, as
     in a simulation. A number and no clock, so that what it was built from explains a policy.
+    ``scale_down_window_s``, ``settle_s``: how long the guards hold a wish for less, and every wish
+    after a resize, s, >= 0, so that a policy that looks ahead knows when its wish can come true.
     """
 
     slo: Slo
     tick_s: float
     profile: Any = None
     epoch_s: float | None = None
+    scale_down_window_s: float = 0.0
+    settle_s: float = 0.0
 
 
 class DecisionLog(Protocol):

@@ -56,7 +56,17 @@ class Steering:
         Raises:
             ConfigError: the policy cannot work with this profile, objective or tick.
         """
-        return self.policy.build(PolicyContext(self.slo, self.tick_s, self.profile, self.epoch_s))
+        guards = self.guards
+        return self.policy.build(
+            PolicyContext(
+                self.slo,
+                self.tick_s,
+                self.profile,
+                self.epoch_s,
+                guards.scale_down_window_s,
+                guards.settle_s,
+            )
+        )
 
     def build(self) -> Controller:
         """A new controller that has learnt nothing yet.
@@ -108,7 +118,8 @@ class Steering:
     @property
     def policy_inputs(self) -> tuple[Any, ...]:
         """What a policy is built from: equal ones make equal policies."""
-        return self.policy.kind, self.policy.params, self.slo, self.tick_s, self.profile
+        patience = self.guards.scale_down_window_s, self.guards.settle_s
+        return self.policy.kind, self.policy.params, self.slo, self.tick_s, self.profile, patience
 
 
 _BEFORE = {"override_hold_s": 0.0, "fight_after": None}

@@ -44,28 +44,15 @@ class LeadTime:
 class Hold:
     """How long wishes for a smaller width are held back before they are granted (the guards).
 
-    A wish that will be held for ``remaining_s`` may speak of the demand then. What is learned is
-    the shortest time seen, so that no wish is granted before what it speaks of.
+    A wish that will be held for ``remaining_s`` may speak of the demand then.
 
     Args:
-        prior_s: supposed before the first shrink was seen, s, >= 0.
-        remembered: shrinks that count, the newest ones.
+        window_s: the guards' scale-down window, s, >= 0.
     """
 
-    def __init__(self, prior_s: float, remembered: int = 3) -> None:
-        self._prior_s = prior_s
-        self._seen_s: deque[float] = deque(maxlen=remembered)
+    def __init__(self, window_s: float) -> None:
+        self.window_s = window_s
         self._since_s: float | None = None
-        self._last: Resize | None = None
-
-    def observe(self, obs: Observation) -> None:
-        """Take note of a shrink that begins."""
-        resize = obs.resize
-        if resize is not None and (self._last is None or resize != self._last):
-            if resize.to_width < resize.from_width and self._since_s is not None:
-                self._seen_s.append(max(resize.requested_at_s - self._since_s, 0.0))
-            self._since_s = None
-        self._last = resize
 
     def wished(self, wish: int, present: int, now_s: float) -> None:
         """Enter this tick's wish."""
@@ -74,12 +61,7 @@ class Hold:
         elif self._since_s is None or self._since_s > now_s:
             self._since_s = now_s
 
-    @property
-    def value_s(self) -> float:
-        """How long a wish is held at least, s."""
-        return min(self._seen_s) if self._seen_s else self._prior_s
-
     def remaining_s(self, now_s: float) -> float:
         """How long a wish of now is held at least, s: 0 once it may be granted any moment."""
         waited_s = 0.0 if self._since_s is None else now_s - self._since_s
-        return max(self.value_s - waited_s, 0.0)
+        return max(self.window_s - waited_s, 0.0)

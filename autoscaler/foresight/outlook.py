@@ -9,7 +9,8 @@ from autoscaler.foresight.forecast import Forecast
 from autoscaler.foresight.lead import Hold, LeadTime
 from autoscaler.foresight.mix import MixTracker
 from autoscaler.foresight.sizing import Bears
-from autoscaler.model import Observation, Slo
+from autoscaler.model import Observation
+from autoscaler.ports import PolicyContext
 from autoscaler.profile import Profile
 
 _PLAYS_AT_FIRST = 3
@@ -24,7 +25,6 @@ class Priors:
     """What is supposed before it was learned; see the policy's parameters of the same names."""
 
     lead_s: float
-    hold_s: float
     quantile: float
     error_memory_s: float
     prior_error_ratio: float
@@ -41,8 +41,7 @@ class Outlook:
     Args:
         priors: what is supposed beforehand.
         profile: the physics.
-        slo: the objective.
-        tick_s: distance of observations, s, > 0.
+        context: objective, distance of observations, patience of the guards.
 
     Attributes:
         forecast, correction, lead, leave, hold: the parts that learn; ``leave`` is the time that a
@@ -50,8 +49,8 @@ class Outlook:
         complete: whether the curves of all permitted widths were found once.
     """
 
-    def __init__(self, priors: Priors, profile: Profile, slo: Slo, tick_s: float) -> None:
-        self._slo = slo
+    def __init__(self, priors: Priors, profile: Profile, context: PolicyContext) -> None:
+        self._slo = slo = context.slo
         self._wait_ratio = priors.wait_ratio
         self._curves = Curves(profile, slo, priors.length_cv, priors.extrapolate)
         self.forecast = Forecast(
@@ -60,11 +59,11 @@ class Outlook:
         self.correction = Correction(priors.correction_gain)
         self.lead = LeadTime(priors.lead_s)
         self.leave = LeadTime(0.0, up=False)
-        self.hold = Hold(priors.hold_s)
+        self.hold = Hold(context.scale_down_window_s)
         prompt, output = profile.reference_prompt_tokens, profile.reference_output_tokens
         known = prompt is not None and output is not None
         reference = Mix(float(prompt or 1), float(output or 1)) if known else None
-        self._mix = MixTracker(priors.mix_memory_s, tick_s, reference)
+        self._mix = MixTracker(priors.mix_memory_s, context.tick_s, reference)
         self.complete = False
 
     @property
@@ -76,7 +75,6 @@ class Outlook:
         """Learn from one tick."""
         self.lead.observe(obs)
         self.leave.observe(obs)
-        self.hold.observe(obs)
         metrics = obs.metrics
         self._mix.observe(obs.now_s, metrics)
         mix, width = self.mix, obs.width.effective

@@ -32,8 +32,6 @@ class Params:
     Args:
         lead_s: from the write of a larger width until it serves, s, > 0, supposed until a growth
             was seen. Larger: grows earlier, costs GPU-hours.
-        settle_s: after a resize in which nothing can be decided (the guards' settle_s), s, >= 0.
-            Larger: widths are chosen to last longer.
         quantile: of the forecast's own past error that is planned for, >= 0.5, < 1. Larger:
             fewer breaches, more GPU-hours.
         error_memory_s: how long such errors are remembered, s, > 0. Larger: bursts are prepared
@@ -51,9 +49,6 @@ class Params:
         spare_widths: what a narrower width has to have in hand while little is known of how demand
             steps, units of width, >= 0; fades as the memory for errors fills. Larger: safer in the
             first hour, more GPU-hours.
-        hold_s: how long a wish to shrink is held before it is granted (the guards'
-            scale_down_window_s), s, >= 0, supposed until a shrink was seen; wishes speak of the
-            demand by then. Larger: shrinks sooner in a decline; too large, too soon.
         dwell_s: how long a narrower width has to be safe before it is wished for, s, >= 0.
             Larger: fewer reversals, more GPU-hours.
         down_margin_ratio: what a narrower width has to have to spare, share of what it bears,
@@ -69,7 +64,6 @@ class Params:
     """
 
     lead_s: float = 120.0
-    settle_s: float = 30.0
     quantile: float = 0.95
     error_memory_s: float = 3600.0
     prior_error_ratio: float = 0.05
@@ -78,7 +72,6 @@ class Params:
     mix_memory_s: float = 60.0
     correction_gain: float = 0.03
     spare_widths: float = 0.8
-    hold_s: float = 300.0
     dwell_s: float = 120.0
     down_margin_ratio: float = 0.0
     breach_cost_ratio: float = 100.0
@@ -89,9 +82,9 @@ class Params:
     def __post_init__(self) -> None:
         for name in ("lead_s", "error_memory_s", "mix_memory_s"):
             require_number(name, getattr(self, name), 0, above=True)
-        for name in ("settle_s", "prior_error_ratio", "length_cv", "spare_widths", "trend_s"):
+        for name in ("prior_error_ratio", "length_cv", "spare_widths", "trend_s"):
             require_number(name, getattr(self, name), 0)
-        for name in ("hold_s", "dwell_s", "breach_cost_ratio", "catch_up_ratio"):
+        for name in ("dwell_s", "breach_cost_ratio", "catch_up_ratio"):
             require_number(name, getattr(self, name), 0)
         require_number("quantile", self.quantile, 0.5, 0.9999)
         require_number("wait_ratio", self.wait_ratio, 0, 1, above=True)
@@ -116,7 +109,8 @@ class ModelBased:
         self._slo = context.slo
         self._tick_s = context.tick_s
         priors = Priors(**{f.name: getattr(params, f.name) for f in fields(Priors)})
-        self._outlook = Outlook(priors, profile, context.slo, context.tick_s)
+        self._settle_s = context.settle_s
+        self._outlook = Outlook(priors, profile, context)
         self._over_s: float | None = None  # when the last resize was over
         self._wanted_since_s: float | None = None  # growth, without a break
         self._waited = 0.0  # requests that waited in the tick before
@@ -226,7 +220,7 @@ class ModelBased:
             return Proposal(width, "confirming", f"{seen}; for less than {confirm_s:.0f} s")
         wider = outlook.all_bear(w for w in permitted(obs) if w > width)
         cover_s = self._cover_s(present, line, pause_s)
-        held_s = max(cover_s, self.params.trend_s if stuck else outlook.hold.value_s + lead_s)
+        held_s = max(cover_s, self.params.trend_s if stuck else outlook.hold.window_s + lead_s)
         catch_up = self.params.catch_up_ratio * width
         growth = Growth(waiting, line, upper, lead_s, pause_s, cover_s, held_s, catch_up)
         chosen = cheapest(wider, present, growth)
@@ -258,7 +252,7 @@ class ModelBased:
 
     def _cover_s(self, present: Bears, line: Line, pause_s: float) -> float:
         """How long the next width has to last: at least until the resize after it can serve."""
-        least_s = self.params.settle_s + self._outlook.lead.value_s + 2 * self._tick_s
+        least_s = self._settle_s + self._outlook.lead.value_s + 2 * self._tick_s
         cost = self._interruption(present.width, pause_s)
         if cost == 0 or line.slope_rps_per_s <= 0 or present.rps <= 0:
             return least_s

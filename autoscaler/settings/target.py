@@ -181,7 +181,8 @@ class _Resolver:
         slo = self._slo()
         given = dict(section.guards)
         if slo is not None:  # metrics speak of the resize as long as it is in their window
-            given.setdefault("settle_s", max(limits.Params().settle_s, slo.window_s))
+            for key in ("settle_s", "scale_down_window_s", "cooldown_down_s"):
+                given.setdefault(key, max(getattr(limits.Params(), key), slo.window_s))
         guards = self._part(limits.Params, given, "guards")
         convergence = self._part(ConvergenceParams, section.convergence, "convergence")
         profile = self._profile()

@@ -271,14 +271,14 @@ def test_a_growth_that_failed_teaches_no_lead_time():
     assert lead.value_s == 120.0
 
 
-def test_the_hold_of_the_guards_is_learned_from_a_shrink_and_runs_down():
+def test_the_hold_of_the_guards_runs_down_while_less_is_wished_for():
     hold = Hold(300.0)
     hold.wished(3, 4, 100.0)
+    hold.wished(3, 4, 120.0)
     assert hold.remaining_s(150.0) == 250.0
-    hold.observe(status(observation(0, 220.0), 4, Resize(4, 3, 220.0)))
-    assert hold.value_s == 120.0
+    assert hold.remaining_s(500.0) == 0.0
     hold.wished(4, 4, 400.0)
-    assert hold.remaining_s(500.0) == 120.0
+    assert hold.remaining_s(500.0) == 300.0
 
 
 def growth(waiting, catch_up=20.0, slope=0.0):

@@ -61,7 +61,7 @@ def test_without_a_profile_it_says_what_to_do():
         ("wait_ratio", 0.0),
         ("correction_gain", 1.5),
         ("down_margin_ratio", 1.0),
-        ("hold_s", -1.0),
+        ("dwell_s", -1.0),
         ("breach_cost_ratio", float("nan")),
     ],
 )
