@@ -116,6 +116,8 @@ class Metrics:
     output_tokens_mean: Signal = MISSING
     kv_cache_usage_ratio: Signal = MISSING
     """highest over the live engines, 0..1"""
+    age_s: Signal = MISSING
+    """how old the newest sample of all these is: what has happened since is not in them"""
 
 
 class Tristate(StrEnum):

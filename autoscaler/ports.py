@@ -151,7 +151,8 @@ class PolicyContext:
     ``epoch_s``: Unix time at which the loop's clock showed 0, s; None: there is no wall clock, as
     in a simulation. A number and no clock, so that what it was built from explains a policy.
     ``scale_down_window_s``, ``settle_s``: how long the guards hold a wish for less, and every wish
-    after a resize, s, >= 0, so that a policy that looks ahead knows when its wish can come true.
+    after a resize, s, >= 0; ``max_reversals_per_hour``: how many changes of direction they allow,
+    None: any number. So that a policy that looks ahead knows when its wish can come true.
     """
 
     slo: Slo
@@ -160,6 +161,7 @@ class PolicyContext:
     epoch_s: float | None = None
     scale_down_window_s: float = 0.0
     settle_s: float = 0.0
+    max_reversals_per_hour: int | None = None
 
 
 class DecisionLog(Protocol):

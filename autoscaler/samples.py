@@ -114,10 +114,11 @@ class SampleWindow:
         """Note that a reading failed, and why."""
         self._failing = detail
 
-    def read(self, now_s: float, engines: int) -> Metrics:
+    def read(self, now_s: float, engines: int, delay_s: float = 0.0) -> Metrics:
         """What can be said now of the first ``engines`` engines.
 
         Engines beyond the effective width are left out: their gauges stay frozen after a shrink.
+        ``delay_s``: how much later than ``now_s`` it really is.
         """
         scrapes = self._scrapes
         oldest_s = now_s - self._slo.window_s + TIME_TOLERANCE_S
@@ -136,7 +137,8 @@ class SampleWindow:
         seen = len(newest.waiting)
         enough = engines * self._min_coverage_ratio <= seen < engines
         scale = engines / seen if enough and seen else 1.0
-        return self._rates(newest, first, (corrected - base).tolist(), waiting, running, scale)
+        age = Signal(now_s + delay_s - newest.at_s)
+        return self._rates(newest, first, (corrected - base).tolist(), waiting, running, scale, age)
 
     def _disturb(self, scrape: Scrape, status: SignalStatus) -> None:
         self._disturbed_at_s = scrape.at_s
@@ -187,6 +189,7 @@ class SampleWindow:
         waiting: Signal,
         running: Signal,
         scale: float,
+        age: Signal,
     ) -> Metrics:
         """Everything that is an increase over the window; ``scale``: all engines / those seen."""
         slo, at_least = self._slo, self._min_observations
@@ -229,6 +232,7 @@ class SampleWindow:
             Signal(output_tokens / span_s),
             Signal(prompt_tokens / ttft[-1]) if ttft[-1] > 0 else few,
             Signal(output_tokens / completed) if completed > 0 else few,
+            age_s=age,
         )
 
     def _metrics(self, rates: Signal, waiting: Signal, running: Signal) -> Metrics:

@@ -65,6 +65,7 @@ class Steering:
                 self.epoch_s,
                 guards.scale_down_window_s,
                 guards.settle_s,
+                guards.max_reversals_per_hour,
             )
         )
 
@@ -118,7 +119,8 @@ class Steering:
     @property
     def policy_inputs(self) -> tuple[Any, ...]:
         """What a policy is built from: equal ones make equal policies."""
-        patience = self.guards.scale_down_window_s, self.guards.settle_s
+        guards = self.guards
+        patience = guards.scale_down_window_s, guards.settle_s, guards.max_reversals_per_hour
         return self.policy.kind, self.policy.params, self.slo, self.tick_s, self.profile, patience
 
 

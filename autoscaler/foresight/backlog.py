@@ -1,7 +1,7 @@
 """Queues as a fluid: when does what waits cost more than it may? Closed forms, no simulation.
 
 Arrivals a + b t against a constant capacity: the backlog is a parabola, cut off at empty. Good
-for widths by the dozen in a tick; near a decision the engine itself is played (``rollout``).
+for widths by the dozen in a tick.
 """
 
 import math
@@ -48,6 +48,19 @@ def after(queue: float, line: Line, capacity_rps: float, ahead_s: float) -> floa
     return max(plain, 0.0)
 
 
-def later(line: Line, ahead_s: float) -> Line:
-    """The line as seen from ``ahead_s`` later on."""
-    return Line(line.at(ahead_s), line.slope_rps_per_s)
+def drain_s(queue: float, line: Line, capacity_rps: float, limit: float) -> float:
+    """Seconds until no more than ``limit`` requests wait; infinite: they never get that few.
+
+    Args: as of ``breach_s``.
+    """
+    excess = queue - limit
+    if excess <= 0:
+        return 0.0
+    spare, slope = capacity_rps - line.level_rps, line.slope_rps_per_s
+    if abs(slope) < 1e-12:
+        return excess / spare if spare > 0 else math.inf
+    # excess = spare t - slope t^2 / 2, the first time
+    root = spare * spare - 2.0 * slope * excess
+    if root < 0 or (slope > 0 and spare <= 0):
+        return math.inf
+    return 2.0 * excess / (spare + math.sqrt(root))

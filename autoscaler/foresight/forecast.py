@@ -26,6 +26,7 @@ _ABOVE_PEAK = 0.12
 _MOST_GROWTH = 0.3
 """Of the demand itself, within one horizon: the steepest slope that is believed."""
 _DRIFT_S = 30.0
+_MINUTE_S = 60.0
 _REFUTED = 2.0
 """Squared deviations, in units of noise, from which on a line is held to be refuted."""
 
@@ -110,6 +111,7 @@ class Forecast:
         self._dispersion = 1.0
         self._seen = 0
         self._fits: list[tuple[float, float]] = []
+        self._shares = [1.0] * len(_MEMORIES_S)
         self._errors = RollingPercentile(memory_s)
         self._made: deque[tuple[float, list[tuple[float, float]], float, float]] = deque()
         self._samples: deque[tuple[float, float]] = deque()
@@ -123,6 +125,7 @@ class Forecast:
         self._upper_rps = 0.0
         self._upper_at_s: float | None = None
         self._began_s = self._step_s = 0.0
+        self._lag_s = window_s / 2.0
 
     @property
     def dispersion(self) -> float:
@@ -141,6 +144,10 @@ class Forecast:
             jumps.popleft()
         return (self._peaks.value(now_s) or 0.0) if len(jumps) >= _RECURRING else 0.0
 
+    def peak_rps(self, now_s: float) -> float:
+        """The highest demand remembered, >= 0."""
+        return self._peaks.value(now_s) or 0.0
+
     @property
     def experience(self) -> float:
         """How much of the memory for errors is filled, 0..1."""
@@ -156,17 +163,45 @@ class Forecast:
         """Upper quantile of what came above what was foretold over the horizon, >= 0."""
         return self._upper_rps
 
+    @property
+    def noise_rps(self) -> float:
+        """Standard deviation of the demand of a minute, as the noise of arrivals makes it, >= 0."""
+        level_rps = self._line.level_rps if self._line else 0.0
+        return math.sqrt(self.dispersion * level_rps / _MINUTE_S)
+
+    def noise_at(self, ahead_s: float) -> float:
+        """Standard deviation of what the line says of ``ahead_s`` from now, by noise alone, >= 0.
+
+        Least squares with weights exp(-t / m), noise of q a second: with r = ahead / m the variance
+        is q / m ((2 + r)^2 / 2 - (2 + r) (1 + r) / 2 + (1 + r)^2 / 4).
+        """
+        variance = total = 0.0
+        for memory_s, weight in zip(_MEMORIES_S, self._shares, strict=True):
+            m = min(memory_s, max(self.history_s / 2.0, self._window_s / 2.0))
+            r = ahead_s / m
+            shape = (2 + r) ** 2 / 2 - (2 + r) * (1 + r) / 2 + (1 + r) ** 2 / 4
+            variance += weight * shape / m
+            total += weight
+        level_rps = self._line.level_rps if self._line else 0.0
+        return math.sqrt(self.dispersion * level_rps * variance / total)
+
+    @property
+    def history_s(self) -> float:
+        """Seconds between the first and the last sample."""
+        return 0.0 if self._at_s is None else self._at_s - self._began_s
+
     def age_s(self, now_s: float) -> float:
         """Seconds since the last sample; infinite: none yet."""
         return math.inf if self._at_s is None else now_s - self._at_s
 
-    def add(self, now_s: float, rps: float, horizon_s: float) -> None:
-        """Enter what was measured over the window that ends now.
+    def add(self, now_s: float, rps: float, horizon_s: float, age_s: float = 0.0) -> None:
+        """Enter what was measured over the window that ended ``age_s`` ago.
 
         Args:
             now_s: instant; one that goes back starts all anew.
             rps: arrivals a second, finite, >= 0.
             horizon_s: how far ahead errors are judged, > 0.
+            age_s: how late the measurement is, s, >= 0.
         """
         if self._at_s is not None and now_s <= self._at_s:
             if now_s == self._at_s:
@@ -183,14 +218,14 @@ class Forecast:
         self._judge(now_s, rps, horizon_s)
         rps = self._notice_jump(now_s, rps)
         # A sample speaks of the middle of its window; the line is wanted at its end.
-        lag_s = self._window_s / 2.0
+        lag_s = self._lag_s = self._window_s / 2.0 + age_s
         ridge = 0.2 * max(self._dispersion, 1.0) / (_SLOPE_PRIOR_PER_S**2 * max(rps, 0.5))
         fits = []
         for trend in self._trends:
             level, slope = trend.add(now_s, rps, ridge)
             fits.append((level + slope * lag_s, slope))
         weights = self._weights(rps)
-        self._fits = fits
+        self._fits, self._shares = fits, weights
         level = slope = total = 0.0
         for (a, b), weight in zip(fits, weights, strict=True):
             level += weight * a
@@ -214,7 +249,7 @@ class Forecast:
         line, window_s = self._line, self._window_s
         if self._jumped_at_s is None and line is not None:
             variance = self.dispersion * max(line.level_rps, 1.0) / window_s
-            off = rps - line.at(-window_s / 2.0)
+            off = rps - line.at(-self._lag_s)
             if off * off <= _JUMP_SIGMAS**2 * variance:
                 self._surprised_at_s = None
             elif self._surprised_at_s is None:
@@ -241,7 +276,7 @@ class Forecast:
             return
         step_s = self._step_s
         keep = math.exp(-step_s / _DRIFT_S)
-        lag_s = self._window_s / 2.0
+        lag_s = self._lag_s
         off = [rps - (a + b * (step_s - lag_s)) for a, b in self._fits]
         self._drifts = [
             keep * drift + (1.0 - keep) * one for drift, one in zip(self._drifts, off, strict=True)
@@ -271,7 +306,7 @@ class Forecast:
         span_s = _SMOOTH_SAMPLES * window_s
         while samples[0][0] < now_s - span_s:
             samples.popleft()
-        middle_s = now_s - span_s / 2.0
+        middle_s = now_s - span_s / 2.0 - (self._lag_s - window_s / 2.0)
         made, due = self._made, None
         while made and made[0][0] <= middle_s - horizon_s:
             due = made.popleft()
@@ -287,7 +322,7 @@ class Forecast:
         ]
         if due[0] - self._began_s >= 2.0 * window_s:
             missed_rps = came - max(due[2] + due[3] * ahead_s, 0.0)
-            self._errors.add(now_s, missed_rps / math.sqrt(max(came, _LEAST_RPS)))
+            self._errors.add(now_s, missed_rps)
 
     def _upper(self, now_s: float) -> float:
         line = self._line
@@ -296,8 +331,6 @@ class Forecast:
         seen = self._errors.value(now_s, self._quantile)
         if seen is None:
             return prior
-        # Noise grows with the root of demand, misjudged trends with demand itself: of both, less.
-        seen *= math.sqrt(max(level_rps, _LEAST_RPS))
         if len(self._errors) < _FEW_ERRORS:
             seen = max(prior, seen)
         # A step up, once seen, may come again, but not on top of itself.

@@ -88,7 +88,8 @@ class Outlook:
                 self.correction.observe(obs.now_s, width, metrics, curve)
         arrivals = metrics.arrival_rps.value
         if arrivals is not None and arrivals >= 0:
-            self.forecast.add(obs.now_s, arrivals, self.lead.value_s)
+            age_s = metrics.age_s.value or 0.0
+            self.forecast.add(obs.now_s, arrivals, self.lead.value_s, age_s)
 
     def bears(self, width: int) -> Bears | None:
         """What a width bears now; None: not known (yet)."""
@@ -102,8 +103,8 @@ class Outlook:
         rps = factor * max(curve.bearable_rps - beyond_rps, 0.5 * curve.bearable_rps)
         # Where latency and not the queue is the limit, nothing may wait at all.
         limited = curve.bearable_rps < _LATENCY_LIMITED * curve.capacity_rps
-        waiting = 0.0 if limited else self._wait_ratio * slo_s * factor * curve.capacity_rps
-        return Bears(width, rps, max(waiting, 1.0))
+        most = 0.0 if limited else slo_s * factor * curve.capacity_rps
+        return Bears(width, rps, max(self._wait_ratio * most, 1.0), max(most, 1.0))
 
     def all_bear(self, widths: Iterable[int]) -> list[Bears]:
         """What each of these bears, as far as it is known."""

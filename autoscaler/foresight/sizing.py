@@ -8,6 +8,8 @@ from autoscaler.foresight import backlog
 from autoscaler.foresight.forecast import Line
 
 _LONGEST_DRAIN_S = 3600.0
+_DRAINED = 0.8
+"""Share of what may wait at most: what is left then is no breach any more."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -17,12 +19,14 @@ class Bears:
     Args:
         width: the width.
         rps: arrivals a second within the objective, >= 0.
-        waiting: requests that may wait within it, > 0.
+        waiting: requests that may wait as far as plans go, > 0.
+        most: requests that wait where the objective is just missed, >= waiting.
     """
 
     width: int
     rps: float
     waiting: float
+    most: float
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,7 +72,10 @@ def cheapest(candidates: Iterable[Bears], present: Bears, growth: Growth) -> Bea
         left = min(queue, bears.waiting / 2)
         if backlog.breach_s(left, then, bears.rps, bears.waiting) < growth.cover_s:
             continue
-        drain_s = min(_drain_s(bears, line.at(lead_s), likely), _LONGEST_DRAIN_S)
+        likely_then = Line(line.at(lead_s), line.slope_rps_per_s)
+        drain_s = min(
+            backlog.drain_s(likely, likely_then, bears.rps, _DRAINED * bears.most), _LONGEST_DRAIN_S
+        )
         cost = bears.width * growth.held_s + growth.catch_up * drain_s
         if cost < least:
             chosen, least = bears, cost
@@ -85,12 +92,3 @@ def lot_s(cost: float, widths_per_s: float) -> float:
         widths_per_s: growth of demand, > 0.
     """
     return math.sqrt(2.0 * cost / widths_per_s)
-
-
-def _drain_s(bears: Bears, arrival_rps: float, queue: float) -> float:
-    """How long a width takes until what waits is within bounds, s."""
-    excess = queue - bears.waiting
-    if excess <= 0:
-        return 0.0
-    spare_rps = bears.rps - arrival_rps
-    return excess / spare_rps if spare_rps > 0 else math.inf

@@ -4,6 +4,7 @@ Demand is foretold over the time that a resize takes; what each width bears of t
 lengths is found by playing the engine, and corrected by what the deployment shows of itself.
 """
 
+from collections import deque
 from dataclasses import dataclass, fields
 from typing import Any
 
@@ -12,16 +13,20 @@ from autoscaler.foresight import backlog
 from autoscaler.foresight.forecast import Line
 from autoscaler.foresight.outlook import Outlook, Priors, permitted
 from autoscaler.foresight.sizing import Bears, Growth, cheapest, lot_s
-from autoscaler.model import Observation, Proposal, Tristate
+from autoscaler.model import Observation, Proposal, Resize, Tristate
 from autoscaler.parameters import require_number
 from autoscaler.ports import PolicyContext
 from autoscaler.profile import Profile
 from autoscaler.window import elapsed
 
+_HOUR_S = 3600.0
 _HURT_S = 6 * 3600.0
 _RETURN_RATIO = 0.92
 """A width that had to be left is returned to only below this share of the load it was left at."""
 _BEARS_MORE = 1.02
+_NOISE_SIGMAS = 3.0
+_SHORTEST_HISTORY_S = 240.0
+"""Before as long, the correction and the noise are too little known for a shrink."""
 _LONGEST_SAVING_S = 4 * 3600.0
 
 
@@ -49,8 +54,8 @@ class Params:
         spare_widths: what a narrower width has to have in hand while little is known of how demand
             steps, units of width, >= 0; fades as the memory for errors fills. Larger: safer in the
             first hour, more GPU-hours.
-        dwell_s: how long a narrower width has to be safe before it is wished for, s, >= 0.
-            Larger: fewer reversals, more GPU-hours.
+        dwell_s: how much longer a narrower width has to be safe than until growth could help
+            again, s, >= 0. Larger: fewer reversals, more GPU-hours.
         down_margin_ratio: what a narrower width has to have to spare, share of what it bears,
             >= 0, < 1. Larger: fewer reversals, more GPU-hours.
         breach_cost_ratio: seconds of the whole deployment that one second of a resize's own
@@ -64,7 +69,7 @@ class Params:
     """
 
     lead_s: float = 120.0
-    quantile: float = 0.95
+    quantile: float = 0.9
     error_memory_s: float = 3600.0
     prior_error_ratio: float = 0.05
     wait_ratio: float = 0.4
@@ -72,10 +77,10 @@ class Params:
     mix_memory_s: float = 60.0
     correction_gain: float = 0.03
     spare_widths: float = 0.8
-    dwell_s: float = 120.0
+    dwell_s: float = 0.0
     down_margin_ratio: float = 0.0
     breach_cost_ratio: float = 100.0
-    catch_up_ratio: float = 5.0
+    catch_up_ratio: float = 10.0
     trend_s: float = 1800.0
     extrapolate: bool = False
 
@@ -115,6 +120,10 @@ class ModelBased:
         self._wanted_since_s: float | None = None  # growth, without a break
         self._waited = 0.0  # requests that waited in the tick before
         self._last: tuple[int, float] | None = None  # last wish made on data, and when
+        self._reversals_per_hour = context.max_reversals_per_hour
+        self._reversals: deque[float] = deque()
+        self._direction = 0  # of the last resize: 1 up, -1 down, 0 none yet
+        self._noted: Resize | None = None
         self._hurt: dict[int, tuple[float, float]] = {}  # width left: when, at what share of load
 
     def propose(self, obs: Observation) -> Proposal:
@@ -122,6 +131,7 @@ class ModelBased:
         outlook, width = self._outlook, obs.width.present
         outlook.observe(obs)
         if obs.resize is not None:
+            self._note(obs.resize)
             self._over_s, self._wanted_since_s = obs.now_s, None
             wish = obs.resize.to_width
             if wish < obs.resize.from_width:
@@ -132,6 +142,10 @@ class ModelBased:
         if line is None or present is None or outlook.forecast.age_s(obs.now_s) > longest_s:
             return self._blind(obs, width)
         waiting = obs.metrics.queue_depth.at_least or 0.0
+        age_s = obs.metrics.age_s.value or 0.0
+        if waiting and age_s:
+            before = Line(line.at(-age_s), line.slope_rps_per_s)
+            waiting = backlog.after(waiting, before, present.rps, age_s)
         proposal = self._grow(obs, line, present, waiting)
         if proposal is None:
             self._wanted_since_s = None
@@ -214,6 +228,9 @@ class ModelBased:
             f"{line.level_rps:.3g} rps now, {upper.at(lead_s):.3g} expected in {lead_s:.0f} s, "
             f"width {width} bears {present.rps:.3g}, {waiting:.0f} waiting"
         )
+        young = outlook.forecast.history_s < 2 * self._slo.window_s
+        if young and waiting < present.waiting / 2:
+            return Proposal(width, "confirming", f"{seen}; too short a history to foretell from")
         if outlook.forecast.surprised:
             return Proposal(width, "confirming", f"{seen}; demand has just jumped, how far?")
         if not elapsed(self._wanted_since_s, obs.now_s, confirm_s):
@@ -279,14 +296,20 @@ class ModelBased:
             return Proposal(wish, "unknown", f"{level}; {missing} unknown: no new shrink")
         if obs.capabilities.can_shrink is Tristate.NO:
             return Proposal(width, "steady", f"{level}; it could not shrink")
+        if self._outlook.forecast.history_s < _SHORTEST_HISTORY_S:
+            return Proposal(width, "unknown", f"{level}; too short a history to shrink on")
         upper = self._planned(obs, line, present)
-        least_s = self._outlook.lead.value_s + self.params.dwell_s
+        # Until a growth could help again, were it asked for as soon as the guards allow it.
+        least_s = self._settle_s + self._outlook.lead.value_s + 2 * self._tick_s
+        least_s += self.params.dwell_s
         cost = self._interruption(width, obs.capabilities.pause_s or 0.0)
         for bears in self._outlook.all_bear(w for w in permitted(obs) if w < width):
             spare_rps = bears.rps * (1.0 - self.params.down_margin_ratio)
             safe_s = backlog.breach_s(0.0, upper, spare_rps, bears.waiting / 2)
             if safe_s < least_s or waiting > bears.waiting / 2 or self._hurts(obs, bears, upper):
                 continue
+            if self._last_reversal(obs) and bears.rps < self._outlook.forecast.peak_rps(obs.now_s):
+                continue  # once down, there would be no way up within the hour
             if (width - bears.width) * min(safe_s, _LONGEST_SAVING_S) < cost:
                 continue
             reason = (
@@ -296,18 +319,43 @@ class ModelBased:
             return Proposal(bears.width, "demand_fits", reason)
         return Proposal(width, "steady", f"{level}, up to {upper.level_rps:.3g} expected")
 
+    def _last_reversal(self, obs: Observation) -> bool:
+        """Whether a shrink would use up the changes of direction that the guards allow an hour."""
+        budget, reversals = self._reversals_per_hour, self._reversals
+        while reversals and obs.now_s - reversals[0] >= _HOUR_S:
+            reversals.popleft()
+        turns = self._direction > 0
+        return budget is not None and turns and len(reversals) + 1 >= budget
+
+    def _note(self, resize: Resize) -> None:
+        """Count the changes of direction, as the guards do."""
+        if resize == self._noted:
+            return
+        self._noted = resize
+        direction = 1 if resize.to_width > resize.from_width else -1
+        if direction * self._direction < 0:
+            self._reversals.append(resize.requested_at_s)
+        self._direction = direction
+
     def _planned(self, obs: Observation, line: Line, present: Bears) -> Line:
         """Demand that a narrower width has to bear, from when it would serve on."""
         outlook, forecast = self._outlook, self._outlook.forecast
         per_width_rps = present.rps / max(present.width, 1)
         unknown_rps = (1.0 - forecast.experience) * self.params.spare_widths * per_width_rps
-        error_rps = max(forecast.error_rps, unknown_rps)
+        noise_rps = _NOISE_SIGMAS * forecast.noise_rps
         held_s = outlook.hold.remaining_s(obs.now_s) + outlook.leave.value_s
-        level_rps = min(line.at(held_s), line.level_rps)
+        # What seems to fall may be noise: it counts as fallen by what is beyond that.
+        doubt_rps = max(_NOISE_SIGMAS * forecast.noise_at(held_s) - noise_rps, 0.0)
+        level_rps = min(line.at(held_s) + doubt_rps, line.level_rps)
+        # What noise may add some day must not ask for growth: a constant load whose width was left
+        # would be gone back to.
+        noise_rps = max(noise_rps, unknown_rps)
         recurring_rps = forecast.recurring_rps(obs.now_s)
-        if recurring_rps > level_rps + error_rps:
+        if recurring_rps > level_rps + noise_rps:
             return Line(recurring_rps, 0.0)
-        return Line(level_rps + error_rps, line.slope_rps_per_s)
+        more_rps = max(forecast.error_rps - noise_rps, 0.0)  # which has noise in it, too
+        rise = max(line.slope_rps_per_s, 0.0) + more_rps / outlook.lead.value_s
+        return Line(level_rps + noise_rps, rise)
 
     def _hurts(self, obs: Observation, bears: Bears, upper: Line) -> bool:
         """Whether a width had to be left, not long ago, at about such a load."""

@@ -77,7 +77,8 @@ class Probe:
         while under_way and under_way[0][0] + self._delay_s <= self._now_s:
             self._enter(under_way.popleft()[1])
         # What is late by d is judged as of d ago: late is not the same as missing.
-        return self._window.read(self._now_s - self._delay_s, self._fleet.serving)
+        as_of_s = self._now_s - self._delay_s
+        return self._window.read(as_of_s, self._fleet.serving, self._delay_s)
 
     def _enter(self, result: Scrape | str) -> None:
         if isinstance(result, str):
