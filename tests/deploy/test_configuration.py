@@ -14,7 +14,7 @@ from autoscaler.cli_run import run
 from autoscaler.clock import SystemClock
 from autoscaler.settings import load
 
-from .rendered import OVERLAYS, configuration, one, overlay, pod
+from .rendered import OVERLAYS, Json, configuration, one, overlay, pod
 
 WAIT_S = 30
 
@@ -22,7 +22,7 @@ WAIT_S = 30
 @pytest.mark.parametrize("name", OVERLAYS)
 def test_the_configuration_loads_as_it_is(name, tmp_path):
     objects = overlay(name)
-    settings = load(configuration(objects, tmp_path), {})
+    settings = load(configuration(objects, tmp_path), environment(objects))
     home = one(objects, "Deployment")["metadata"]["namespace"]
     roles = {o["metadata"]["namespace"] for o in objects if o["kind"] == "Role"}
     steered = {target.target.params.namespace for target in settings.targets}
@@ -69,6 +69,7 @@ def test_the_endpoint_answers_every_probe_and_the_scrape_while_nothing_else_is_t
     command = [sys.executable, "-m", "autoscaler", "run", "--config", str(path)]
     environ = os.environ | {
         "KUBECONFIG": str(kubeconfig),
+        **environment(objects),
         "AUTOSCALER_LEADER_ELECTION__NAMESPACE": "inference",  # in a Pod: its own
     }
     running = subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=environ)
@@ -93,6 +94,12 @@ def test_the_endpoint_answers_every_probe_and_the_scrape_while_nothing_else_is_t
     finally:
         running.kill()
         running.communicate()
+
+
+def environment(objects: list[Json]) -> dict[str, str]:
+    """What the manifest sets of the program's environment."""
+    (container,) = pod(objects)["containers"]
+    return {e["name"]: e["value"] for e in container.get("env", ()) if "value" in e}
 
 
 def answer(url: str) -> tuple[int, str]:

@@ -385,6 +385,29 @@ def test_the_example_object_means_a_target_of_its_own_namespace(api, tmp_path):
     assert meant.settings.target.params.namespace == "team-a"
 
 
+def test_the_capacity_component_lists_and_changes_nothing(api, limited):
+    role, _ = yaml.safe_load_all((DEPLOY / "capacity" / "cluster-role.yaml").read_text())
+    rules = tuple(
+        Rule(tuple(r["verbs"]), tuple(r["apiGroups"]), tuple(r["resources"])) for r in role["rules"]
+    )
+    connection = limited([], "autoscaler")
+    api.tokens[TOKEN] = User("system:serviceaccount:autoscaler:autoscaler", rules)
+    for plural in ("nodes", "pods"):
+        assert connection.get(path("v1", "", plural, ""))["items"] == []
+        with pytest.raises(TargetForbidden):
+            connection.send("DELETE", path("v1", "", plural, "a"), None)
+    with pytest.raises(TargetForbidden):
+        connection.get(path("v1", "", "configmaps", ""))
+    kueue = {
+        (v, p)
+        for r in role["rules"]
+        if "kueue.x-k8s.io" in r["apiGroups"]
+        for v in r["verbs"]
+        for p in r["resources"]
+    }
+    assert kueue == {("list", "localqueues"), ("get", "clusterqueues")}
+
+
 def in_namespace(folder: str, namespace: str) -> list[Json]:
     return [replace_namespace(o, namespace) for o in rendered(folder)]
 
