@@ -6,6 +6,7 @@ import re
 import shutil
 import subprocess
 import tempfile
+import tomllib
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -121,6 +122,9 @@ def test_only_what_the_image_is_built_from_is_sent_to_the_builder():
     copied = {source for rest in BUILD.values("COPY") for source in rest.split()[:-1]}
     assert sent == copied
     assert all((ROOT / source).exists() for source in copied)
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())
+    included = project["tool"]["hatch"]["build"]["targets"]["wheel"]["force-include"]
+    assert all(any(Path(part).is_relative_to(source) for source in copied) for part in included)
 
 
 def test_the_image_has_the_locked_packages_and_no_other(built):
