@@ -7,7 +7,7 @@ VERSION := $(shell sed -n 's/^version = "\(.*\)"/\1/p' pyproject.toml)
 demo: .venv/installed
 	$(BIN)/autoscaler demo
 
-test: .venv/installed prometheus
+test: .venv/installed .parts/installed prometheus
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
 	$(BIN)/mypy
@@ -24,9 +24,9 @@ image:
 		--build-arg REVISION=$$(git rev-parse HEAD) $(if $(PYTHON_IMAGE),--build-arg PYTHON_IMAGE=$(PYTHON_IMAGE)) .
 
 # What the image contains of Python packages, with their hashes: CycloneDX.
-sbom: .venv/installed
+sbom: .parts/installed
 	mkdir -p dist
-	$(BIN)/cyclonedx-py requirements deploy/locks/run.lock --pyproject pyproject.toml \
+	.parts/bin/cyclonedx-py requirements deploy/locks/run.lock --pyproject pyproject.toml \
 		--output-reproducible --output-file dist/sbom.cdx.json
 
 # The exact versions, pinned by hash, are the lock's; nothing is built from unpinned parts.
@@ -35,6 +35,11 @@ sbom: .venv/installed
 	$(PYTHON) -m venv .venv
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes -r requirements.lock
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation -e .
+	touch $@
+
+.parts/installed: deploy/parts.lock
+	$(PYTHON) -m venv .parts
+	.parts/bin/python -m pip install --quiet --disable-pip-version-check --require-hashes -r deploy/parts.lock
 	touch $@
 
 # One lock for development and tests; from it, what goes into the image and what the image is built with.
@@ -46,3 +51,4 @@ lock: .venv/installed
 		--python-version 3.11 --universal --upgrade --output-file requirements.lock
 	$(COMPILE) pyproject.toml --output-file deploy/locks/run.lock
 	$(COMPILE) --group build --output-file deploy/locks/build.lock
+	$(COMPILE) --group parts --output-file deploy/parts.lock

@@ -8,9 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from .rendered import DEPLOY, ROOT, tool
+from .rendered import DEPLOY, ROOT
 
-LOCKS = [ROOT / "requirements.lock", *sorted((DEPLOY / "locks").glob("*.lock"))]
+IMAGE_LOCKS = sorted((DEPLOY / "locks").glob("*.lock"))
+LOCKS = [ROOT / "requirements.lock", DEPLOY / "parts.lock", *IMAGE_LOCKS]
 
 
 def pins(lock: Path) -> dict[tuple[str, str], set[str]]:
@@ -33,7 +34,7 @@ def test_everything_is_pinned_by_hash_and_names_no_index_S16(lock):
     assert "://" not in lock.read_text()
 
 
-@pytest.mark.parametrize("lock", LOCKS[1:], ids=lambda path: path.name)
+@pytest.mark.parametrize("lock", IMAGE_LOCKS, ids=lambda path: path.name)
 def test_the_image_is_built_from_what_the_tests_ran_with(lock):
     tested = pins(LOCKS[0])
     for pin, hashes in pins(lock).items():
@@ -52,10 +53,14 @@ def test_every_dependency_is_in_the_images_lock_and_no_tool_is():
 
 def test_the_list_of_parts_is_the_lock_with_its_hashes_S17(tmp_path):
     made = tmp_path / "sbom.json"
-    (recipe,) = re.findall(r"\$\(BIN\)/(cyclonedx-py .*\\\n.*)", (ROOT / "Makefile").read_text())
+    (recipe,) = re.findall(r"\.parts/bin/(cyclonedx-py .*\\\n.*)", (ROOT / "Makefile").read_text())
     words = recipe.replace("\\\n", " ").replace("dist/sbom.cdx.json", str(made)).split()
     subprocess.run(
-        [tool(words[0]), *words[1:]], cwd=ROOT, check=True, capture_output=True, timeout=120
+        [ROOT / ".parts" / "bin" / words[0], *words[1:]],
+        cwd=ROOT,
+        check=True,
+        capture_output=True,
+        timeout=120,
     )
     parts = json.loads(made.read_text())
     assert parts["bomFormat"] == "CycloneDX"
