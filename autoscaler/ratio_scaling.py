@@ -122,7 +122,8 @@ class Behaviour:
 
     A wish moves the width up no further than the lowest wish of the up window, and down no
     further than the highest of the down window. Rates count from the width at the start of their
-    period: the present one without the changes since.
+    period: the present one without the changes since; percentages of growth from no more than
+    what serves, or members that are still starting would be multiplied as if they helped already.
     """
 
     def __init__(self, up: Direction, down: Direction) -> None:
@@ -162,15 +163,19 @@ class Behaviour:
             width = int(high)
         return width
 
-    def limited(self, wish: int, width: int, now_s: float) -> int:
-        """As much of the way from ``width`` to ``wish`` as the rates allow."""
+    def limited(self, wish: int, width: int, now_s: float, serving: int | None = None) -> int:
+        """As much of the way from ``width`` to ``wish`` as the rates allow.
+
+        ``serving``: how much of ``width`` serves; None: all of it.
+        """
         changes = self._changes
         while changes and elapsed(changes[0][0], now_s, self._longest_s):
             changes.popleft()
         if wish > width:
             if self.up.select == "disabled":
                 return width
-            limits = [self._highest_allowed(rate, width, now_s) for rate in self.up.rates]
+            ready = width if serving is None else serving
+            limits = [self._highest_allowed(rate, width, now_s, ready) for rate in self.up.rates]
             if limits:
                 limit = max(limits) if self.up.select == "max" else min(limits)
                 wish = min(wish, max(limit, width))
@@ -187,10 +192,11 @@ class Behaviour:
         recent = (by for at_s, by in self._changes if not elapsed(at_s, now_s, rate.period_s))
         return width - sum(recent)
 
-    def _highest_allowed(self, rate: Rate, width: int, now_s: float) -> int:
+    def _highest_allowed(self, rate: Rate, width: int, now_s: float, ready: int) -> int:
         start = self._start(rate, width, now_s)
-        limit = start * (1.0 + rate.amount / 100.0) if rate.percent else start + rate.amount
-        return math.ceil(limit - _ROUNDING)
+        if rate.percent:
+            return math.ceil(min(start, ready) * (1.0 + rate.amount / 100.0) - _ROUNDING)
+        return math.ceil(start + rate.amount - _ROUNDING)
 
     def _lowest_allowed(self, rate: Rate, width: int, now_s: float) -> int:
         start = self._start(rate, width, now_s)
@@ -256,7 +262,7 @@ class RatioScaler:
             return Proposal(desired, "unknown", f"no shrink while {unknown}; {seen}")
         behaviour.remember(wish, now_s)
         stable = behaviour.stabilised(desired, now_s)
-        width = behaviour.limited(stable, desired, now_s)
+        width = behaviour.limited(stable, desired, now_s, obs.width.present)
         if width != stable:
             return Proposal(width, "rate_limited", f"{seen}: {wish}; the rates allow {width} now")
         if stable != wish:
@@ -280,6 +286,16 @@ class RatioScaler:
                 unknown.append(f"{metric.signal} is only known to be at least {value:g}")
                 continue
             if best is None or wish > best:
-                each = " a width" if metric.per_width else ""
-                best, seen = wish, f"{metric.signal} {value:.4g}, target {metric.target:g}{each}"
+                best, seen = wish, _seen(metric, value, obs.width.present)
         return best, seen, ", ".join(unknown)
+
+
+def _seen(metric: Metric, value: float, width: int) -> str:
+    """For people: the value as read, what that is a width where the target is for one, the target.
+
+    Both, because a total that is taken for a mean, or the other way round, shows in nothing else.
+    """
+    if not metric.per_width:
+        return f"{metric.signal} {value:.5g}, target {metric.target:g}"
+    each = value / max(width, 1)
+    return f"{metric.signal} {value:.5g}, {each:.4g} a width, target {metric.target:g} a width"

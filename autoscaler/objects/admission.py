@@ -72,14 +72,14 @@ def admit(
     for key in sorted(objects, key=lambda k: (k not in staying, objects[k].created, k)):
         choice = wanted.get(key)
         if choice is not None:
-            rival = _rival(choice.settings, declared, admitted)
-            if not rival:
+            objection = _objection(choice.settings, declared, admitted)
+            if objection is None:
                 admitted[key] = choice
                 continue
-            message = f"WidthAutoscaler {key}: spec.target: must not be steered by {rival} too"
-            refused[key] = Refused(choice.generation, TAKEN, message)
+            code, rule = objection
+            refused[key] = Refused(choice.generation, code, f"WidthAutoscaler {key}: {rule}")
         earlier = held.get(key)
-        if earlier is not None and not _rival(earlier.settings, declared, admitted):
+        if earlier is not None and _objection(earlier.settings, declared, admitted) is None:
             admitted[key] = earlier
     return Admission(admitted, refused, tuple(warnings))
 
@@ -89,14 +89,16 @@ def _stays(earlier: Admitted, wanted: Admitted | None) -> bool:
     return wanted is None or earlier.settings.steers_same_as(wanted.settings)
 
 
-def _rival(
+def _objection(
     target: TargetSettings, declared: Sequence[TargetSettings], admitted: Mapping[str, Admitted]
-) -> str:
-    """Who steers the same deployment already; "": nobody."""
-    for other in declared:
+) -> tuple[str, str] | None:
+    """Code and rule why it cannot be gone by beside the others; None: it can."""
+    others = [(f"target {other.name} of the configuration file", other) for other in declared]
+    others += [(f"WidthAutoscaler {key}", one.settings) for key, one in admitted.items()]
+    for name, other in others:
         if target.steers_same_as(other):
-            return f"target {other.name} of the configuration file"
-    for key, one in admitted.items():
-        if target.steers_same_as(one.settings):
-            return f"WidthAutoscaler {key}"
-    return ""
+            return TAKEN, f"spec.target: must not be steered by {name} too"
+        if target.hears_same_as(other):
+            rule = f"spec.source: must select the signals of its own role; got those of {name}"
+            return INVALID, rule
+    return None

@@ -105,7 +105,8 @@ class Hpa:
     requests do) several evaluations are needed. Quiet: the highest wish of the down window. A
     metric missing: no shrink. Idle: 0, which the guards make the minimum. Unlike the original,
     also no shrink while p95 TTFT or queue are unknown, whichever signal is used; and a signal
-    known only to be at least so high (top bucket) may cause growth.
+    known only to be at least so high (top bucket) may cause growth. And percentages of growth are
+    of what serves, not of what was asked for.
     """
 
     def __init__(self, params: Params) -> None:

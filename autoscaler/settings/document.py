@@ -255,7 +255,7 @@ def _read(path: Path) -> dict[str, Any]:
 def _duplicates(
     checked: _File, targets: Sequence[TargetSettings | None], where: Where
 ) -> list[str]:
-    """Two entries of one name, or two that steer one deployment."""
+    """Two entries of one name, two that steer one deployment, or its roles by one signal."""
     problems = []
     names: dict[str, int] = {}
     for i, (section, target) in enumerate(zip(checked.targets, targets, strict=True)):
@@ -266,9 +266,17 @@ def _duplicates(
             problems.append(f"{here}: must differ from {other}.name; got {section.name!r}")
             continue
         for j, before in enumerate(targets[:i]):
-            if target is not None and before is not None and target.steers_same_as(before):
+            if target is None or before is None:
+                continue
+            other = dotted(("targets", j))
+            if target.steers_same_as(before):
                 here = where(("targets", i, "target"))
-                rule = f"must not be steered by {dotted(('targets', j))} too; got the same target"
-                problems.append(f"{here}: {rule}")
-                break
+                rule = f"must not be steered by {other} too; got the same target"
+            elif target.hears_same_as(before):
+                here = where(("targets", i, "source"))
+                rule = f"must select the signals of its own role; got those of {other}"
+            else:
+                continue
+            problems.append(f"{here}: {rule}")
+            break
     return problems

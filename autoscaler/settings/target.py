@@ -108,6 +108,14 @@ class TargetSettings:
         roles = [getattr(t.target.params, "role", None) for t in (self, other)]
         return self.target.means == other.target.means and (None in roles or roles[0] == roles[1])
 
+    def hears_same_as(self, other: "TargetSettings") -> bool:
+        """Whether both steer one deployment, or roles of one, by the very same signals.
+
+        Then one role's load moves the other, and a role whose own load shows nowhere never scales.
+        """
+        one_deployment = self.target.means == other.target.means
+        return one_deployment and self.source == other.source
+
     def write_s(self, tick_s: float) -> float:
         """The longest that one write lasts, s: what the target says, else a whole tick."""
         timeout_s: float | None = getattr(self.target.params, "timeout_s", None)

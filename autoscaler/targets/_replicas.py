@@ -25,6 +25,8 @@ class Serving:
         stable: what the controller of the object calls its last stable number; None: nothing.
         failure: why it will not get there; None: it may.
         detail: for people.
+        rolling: two templates or revisions are running: a roll-out goes on, which brings members
+            beyond the wish (surge) and is no time to resize.
     """
 
     effective: int | None
@@ -32,6 +34,7 @@ class Serving:
     stable: int | None = None
     failure: str | None = None
     detail: str = ""
+    rolling: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,7 +71,9 @@ def deployment(where: str, obj: Object) -> Serving:
     late = progressing.get("reason") == "ProgressDeadlineExceeded"
     # Exceeded is a verdict on the time, not on the outcome: Pods may still become available.
     detail = str(progressing.get("message") or "progress deadline exceeded") if late else ""
-    return Serving(_proven(where, obj, available, mixed=updated != total), layers, detail=detail)
+    rolling = updated != total
+    effective = _proven(where, obj, available, mixed=rolling)
+    return Serving(effective, layers, detail=detail, rolling=rolling)
 
 
 def stateful_set(where: str, obj: Object) -> Serving:
@@ -81,7 +86,7 @@ def stateful_set(where: str, obj: Object) -> Serving:
     layers = _layers(replicas=total, ready=ready, available=available)
     detail = "two revisions are running" if mixed else ""
     effective = _proven(where, obj, min(ready, available), mixed=mixed)
-    return Serving(effective, layers, detail=detail)
+    return Serving(effective, layers, detail=detail, rolling=mixed)
 
 
 def leader_worker_set(where: str, obj: Object) -> Serving:

@@ -148,6 +148,7 @@ class KServe:
             incarnation=uid,
             layers=(Layer("workload", passed_on), *serving.layers),
             failure=serving.failure,
+            resizing=serving.rolling or None,
             detail="; ".join(text for text in (unmet, serving.detail) if text),
             writer=writer,
             pause=pause,

@@ -49,7 +49,8 @@ class Params:
         min_width: fewest replicas, >= 0.
         max_width: most replicas, >= min_width.
         gpus_per_width: GPUs of one replica, >= 1. There is no default to guess from.
-        can_shrink: whether replicas may be taken away.
+        can_shrink: whether replicas may be taken away; None: yes, except from an engine group,
+            whose replicas are the ranks of one engine: taking away rank 0 was an outage of 160 s.
         pause_s: interruption of service by one resize, s; None: unknown.
         kubeconfig: path of a kubeconfig; None: service account, or the default kubeconfig.
         context: of the kubeconfig; None: the current one.
@@ -65,7 +66,7 @@ class Params:
     max_width: int
     gpus_per_width: int
     min_width: int = 1
-    can_shrink: bool = True
+    can_shrink: bool | None = None
     pause_s: float | None = None
     kubeconfig: str | None = None
     context: str | None = None
@@ -150,6 +151,7 @@ class ScaleSubresource:
             incarnation=uid,
             layers=serving.layers,
             failure=serving.failure,
+            resizing=serving.rolling or None,
             detail=serving.detail,
             writer=owner(obj, _MANAGED),
             pause=annotations(self._where, obj).pause,
@@ -201,11 +203,14 @@ class ScaleSubresource:
     def capabilities(self) -> Capabilities:
         """As configured."""
         params = self.params
+        safe = params.can_shrink
+        if safe is None:
+            safe = params.workload != "dynamo_engine_group"
         room = Room(None, "") if self._capacity is None else self._capacity.room
         return Capabilities(
             params.min_width,
             params.max_width,
-            can_shrink=Tristate.YES if params.can_shrink else Tristate.NO,
+            can_shrink=Tristate.YES if safe else Tristate.NO,
             gpus_per_width=params.gpus_per_width,
             pause_s=params.pause_s,
             free_gpus=room.gpus,

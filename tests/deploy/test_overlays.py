@@ -115,7 +115,7 @@ def test_one_of_two_pods_stays_through_a_drain_and_an_update(name):
 
 
 @pytest.mark.parametrize("name", OVERLAYS)
-def test_the_network_lets_in_scrapes_and_out_nothing_but_dns_prometheus_and_the_api(name):
+def test_the_network_lets_in_scrapes_and_out_nothing_but_dns_prometheus_and_the_api_G79(name):
     policy = one(overlay(name), "NetworkPolicy")["spec"]
     assert policy["policyTypes"] == ["Ingress", "Egress"]
     (scrape,) = policy["ingress"]

@@ -80,7 +80,7 @@ def fault(room, kind, method="", **given):
     room.api.faults.append(Fault(kind, method=method, path="leases", times=None, **given))
 
 
-def test_L1_the_first_candidate_makes_the_lease_and_the_second_waits(room, leader):
+def test_L1_the_first_candidate_makes_the_lease_and_the_second_waits_G61(room, leader):
     spec = room.lease()["spec"]
     assert spec == {
         "holderIdentity": "one",
@@ -336,7 +336,7 @@ def test_a_record_without_a_length_is_waited_for_as_long_as_our_own(room, leader
 LEAST = Rule(("get", "create", "update"), ("coordination.k8s.io",), ("leases",), (NAMESPACE,))
 
 
-def test_get_create_and_update_are_all_that_is_needed(room):
+def test_get_create_and_update_of_a_lease_are_all_that_is_needed_G49(room):
     room.api.tokens["least"] = User("autoscaler", (LEAST,))
     elector = room.candidate("one", "least")
     for _ in range(3):

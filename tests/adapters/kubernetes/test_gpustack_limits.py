@@ -1,6 +1,7 @@
 """What the GPUStack target can do, as its deployment's command line and parameters say."""
 
 import json
+import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -205,3 +206,29 @@ def test_the_stand_in_goes_on_from_its_documents_after_a_restart(world: World) -
     world.operator = Operator(world.operations, NAMESPACE, world.engine, world.clock)
     world.run_until("converged")
     assert world.engine.commands == [4]
+
+
+def test_a_hundred_targets_cost_a_few_calls_a_tick_and_none_waits_for_another_G80(
+    api: ApiServer, tmp_path: Path
+) -> None:
+    kind = api.store.resource("worker.gpustack.ai/v1", "modeldeployments")
+    kubeconfig = api.kubeconfig(tmp_path / "kubeconfig")
+    made = []
+    for number in range(100):
+        name = f"d{number}"
+        api.store.create(kind, NAMESPACE, {**deployment(), "metadata": {"name": name}})
+        made.append(gpustack.build(gpustack.Params(NAMESPACE, name, kubeconfig=kubeconfig)))
+    try:
+        for target in made:  # the first reading also looks for capacity
+            target.read()
+        before = len(api.requests)
+        began_s = time.perf_counter()
+        assert {target.read().desired for target in made} == {2}
+        took_s = time.perf_counter() - began_s
+        calls = len(api.requests) - before
+    finally:
+        for target in made:
+            target.close()
+    assert calls <= 3 * len(made), "the deployment, its observation, its operation"
+    # A client that limits itself takes this long at 10 calls a second; measured: 2 ms a call.
+    assert took_s < calls / 10

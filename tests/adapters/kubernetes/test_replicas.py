@@ -2,16 +2,22 @@
 
 import json
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from autoscaler.controller import Controller
 from autoscaler.errors import ConfigError, TargetError
-from autoscaler.model import SetResult, WidthStatus
+from autoscaler.guards import Guards
+from autoscaler.limits import Params as Limits
+from autoscaler.model import SetResult, Tristate, WidthStatus
+from autoscaler.policies.static import Params as Width
+from autoscaler.policies.static import Static
 from autoscaler.targets import kserve, scale_subresource
 from autoscaler.targets._replicas import KINDS
-from autoscaler.testing import check_target
+from autoscaler.testing import check_target, observation
 from autoscaler.testing_apiserver import ApiServer, Fault
 
 NS = "here"
@@ -350,3 +356,51 @@ def test_kserve_keeps_a_note_with_the_replicas_and_shows_its_switch_and_writer(
 
     api.store.change(kind, NS, "a", pause)
     assert (target.read().pause, target.recall()) == ("down", "another")
+
+
+SURGE = {"observedGeneration": 1, "replicas": 125, "updatedReplicas": 25, "availableReplicas": 110}
+OVER = {"observedGeneration": 1, "replicas": 100, "updatedReplicas": 100, "availableReplicas": 100}
+
+
+def test_a_roll_out_with_surge_is_no_width_and_nothing_is_written_until_it_is_over_G30(
+    cluster: Cluster,
+) -> None:
+    cluster.create("apps/v1", "deployments", "a", {"replicas": 100, **DEPLOYMENT})
+    target = cluster.scale("deployment", max_width=1000)
+    free = Limits(settle_s=0.0, cooldown_down_s=0.0, scale_down_window_s=0.0)
+    controller = Controller(Static(Width(120)), Guards(free))
+    decisions = []
+    for tick, said in enumerate([SURGE] * 20 + [OVER] * 2):
+        cluster.status("apps/v1", "deployments", "a", **said)
+        width = target.read()
+        assert width.present == 100
+        obs = replace(observation(tick, 1_000.0 + 5.0 * tick), width=width)
+        decisions.append(controller.step(replace(obs, capabilities=target.capabilities())))
+    assert {decision.width for decision in decisions[:20]} == {None}
+    assert "replicas: 125 of 100" in decisions[19].reason
+    assert [decision.width for decision in decisions[20:]] == [120, 120]
+
+
+def test_two_revisions_of_a_stateful_set_are_a_roll_out_G30(cluster: Cluster) -> None:
+    cluster.create("apps/v1", "statefulsets", "a", {"replicas": 2, **DEPLOYMENT})
+    ready = {"observedGeneration": 1, "replicas": 2, "readyReplicas": 2, "availableReplicas": 2}
+    target = cluster.scale("statefulset")
+    for update, resizing in (("r1", None), ("r2", True)):
+        revisions = {"currentRevision": "r1", "updateRevision": update}
+        cluster.status("apps/v1", "statefulsets", "a", **ready, **revisions)
+        assert target.read().resizing is resizing
+
+
+@pytest.mark.parametrize(
+    ("workload", "given", "safe"),
+    [
+        ("deployment", {}, Tristate.YES),
+        ("deployment", {"can_shrink": False}, Tristate.NO),
+        ("dynamo_engine_group", {}, Tristate.NO),
+        ("dynamo_engine_group", {"can_shrink": True}, Tristate.YES),
+    ],
+)
+def test_ranks_of_one_engine_are_taken_away_only_where_that_is_said_to_be_safe_A21(
+    cluster: Cluster, workload: str, given: dict[str, Any], safe: Tristate
+) -> None:
+    assert cluster.scale(workload, **given).capabilities().can_shrink is safe

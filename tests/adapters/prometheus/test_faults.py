@@ -253,7 +253,7 @@ def test_credentials_that_contradict_one_another_are_refused(
 
 
 @both
-def test_a_window_shorter_than_two_scrapes_is_refused_G69_M25(build: Build):
+def test_a_window_shorter_than_two_scrapes_is_refused_M25(build: Build):
     with pytest.raises(ConfigError, match="window_s: must be >= 2 scrape intervals"):
         build("http://x", scrape_interval_s=20.0)
 

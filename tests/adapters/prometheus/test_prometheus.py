@@ -164,7 +164,7 @@ def test_series_that_do_not_exist_are_no_series_and_no_zero_M04_G05_G06(world: W
             assert signal.status is SignalStatus.NO_SERIES, field.name
 
 
-def test_queries_replace_single_signals_and_their_mistakes_stay_theirs(world: World):
+def test_queries_replace_single_signals_and_their_mistakes_stay_theirs_G17(world: World):
     queries = {
         "arrival_rps": "vector(7.5)",
         "running": "scalar(vector(3))",

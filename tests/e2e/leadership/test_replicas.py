@@ -21,7 +21,7 @@ def series(replica):
     return [line for line in lines if not line.startswith("#")]
 
 
-def test_a_standby_is_well_and_ready_and_does_nothing(cluster, pair):
+def test_a_standby_is_well_and_ready_and_does_nothing_G61(cluster, pair):
     first, second = pair
     cluster.await_true(lambda: len(cluster.writes("one")) > 5)
     assert cluster.asked("two") == []

@@ -128,7 +128,7 @@ class Steered:
         return decision
 
 
-def test_members_that_never_come_are_given_up_and_the_spec_goes_back_to_what_serves_A10_G32():
+def test_members_that_never_come_are_given_up_and_the_spec_goes_back_to_what_serves_A10_G32_G40():
     found = Steered()
     assert found.tick(2, 2).width == 4
     assert found.tick(4, 2).width is None
@@ -137,6 +137,16 @@ def test_members_that_never_come_are_given_up_and_the_spec_goes_back_to_what_ser
     assert (back.width, back.expected, back.code) == (2, 4, "reverted")
     assert back.reason.startswith("back to the width that serves: not over after 62")
     assert found.tick(2, 2).width == 4  # the wish stands, and may be granted now
+
+
+def test_two_of_six_that_never_start_keep_nobody_from_shrinking_G32():
+    found = Steered(wanted=6)
+    assert found.tick(4, 4).width == 6
+    waited = [found.tick(6, 4, "ready", after_s=50.0) for _ in range(11)]
+    assert {decision.width for decision in waited} == {None}
+    assert found.tick(6, 4, "ready", after_s=60.0).width == 4
+    found.controller.policy = Static(Width(2))  # the load has gone
+    assert found.tick(4, 4).width == 2
 
 
 @pytest.mark.parametrize(

@@ -269,3 +269,38 @@ def test_on_outcome_needs_a_write():
     decision = run.step()
     with pytest.raises(ValueError, match="asked for no write"):
         run.controller.on_outcome(decision, SetOutcome(SetResult.APPLIED), observation())
+
+
+@pytest.mark.parametrize(
+    ("safe", "written"), [(Tristate.UNKNOWN, None), (Tristate.NO, None), (Tristate.YES, 2)]
+)
+def test_only_where_it_is_known_to_be_safe_is_a_width_taken_back_A21(safe, written):
+    run = Run(wish=2, width=4, can=replace(CAN, can_shrink=safe))
+    run.step()
+    decision = run.step(after_s=600)
+    assert decision.width == written
+    assert decision.code == ("wish" if written else "shrink_unsupported")
+
+
+def test_cycles_are_limited_and_the_one_that_hangs_is_named_A24():
+    run = Run(params=replace(FREE, max_reversals_per_hour=4))
+    run.step()
+    asked = []
+    for cycle in range(12):
+        run.policy.width = 2 if cycle % 2 else 4
+        decision = run.step("applied", after_s=60)
+        asked.append(decision.width)
+        if decision.width is not None:
+            run.status = shown(decision.width, decision.expected)
+            run.step()
+            run.status = shown(decision.width, decision.width)
+            run.step()
+    assert asked[:5] == [4, 2, 4, 2, 4]
+    assert set(asked[5:]) == {None}
+    assert decision.code in ("flap_budget", "wish")
+    hanging = Run()
+    hanging.step("applied")
+    hanging.status = shown(4, 2)
+    codes = [hanging.step(after_s=100).code for _ in range(15)]
+    assert codes.index("timed_out") == 11  # 1200 s, the engine's own limit is 600 s an attempt
+    assert codes[12:] == ["timed_out_hold"] * 3

@@ -271,3 +271,18 @@ def test_a_replaced_instance_is_told():
     play.run(10)
     play.target.incarnation = "two"
     assert play.run(60) == ["InstanceReplaced"]
+
+
+def test_a_fleet_that_is_half_unwell_is_held_and_told_and_the_metric_moves_G43():
+    play = Play(width=8)
+    play.policy.width = 2
+    stale = Signal(None, SignalStatus.STALE, 12.0, "11 of 20 engines")
+    play.signal("queue_depth", stale)
+    told = play.run(44 * 3600)
+    assert play.target.writes == []
+    assert told.count("SignalLost") >= 44  # again each hour, as long as it lasts
+    assert set(told) == {"SignalLost"}
+    assert "11 of 20 engines" in play.told[-1][1].message
+    play.signal("queue_depth", Signal(0.0))
+    play.run(600)
+    assert play.target.writes == [2]

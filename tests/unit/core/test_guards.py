@@ -97,7 +97,7 @@ def ask(guards, wish, width=4, can=CAN, now_s=LATER_S, **signals):
         ({}, replace(CAN, can_shrink=Tristate.NO), 4, 6, 6, []),
     ],
 )
-def test_clamp_T18_G02_A22_A24(params, can, width, wish, allowed, codes):
+def test_clamp_T18_G02_A22(params, can, width, wish, allowed, codes):
     got, said = ask(warm(**params), wish, width, can)
     assert got == allowed
     assert type(got) is int
@@ -274,3 +274,10 @@ def test_params_name_key_rule_and_value(key, bad, rule):
     with pytest.raises(ConfigError) as caught:
         Params(**{key: bad})
     assert str(caught.value) == f"guards.{key}: must be {rule}; got {bad!r}"
+
+
+def test_a_step_is_counted_from_what_serves_and_not_from_what_is_starting_G41():
+    obs = observation(now_s=LATER_S, width=10, capabilities=CAN)
+    obs = replace(obs, width=WidthStatus(12, 10, 10, failure="two never came"))
+    allowed, stages = warm(max_step_up=2).apply(Proposal(16, "x", "x"), obs)
+    assert (allowed.width, stages[-1].code) == (12, "step_limit")

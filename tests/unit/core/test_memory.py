@@ -317,3 +317,31 @@ def test_only_news_are_kept():
     assert not replace(FULL, reversals=FULL.reversals[1:]).says_more_than(FULL)
     assert replace(FULL, reversals=(*FULL.reversals, 49_500.0)).says_more_than(FULL)
     assert replace(FULL, in_flight=False, state="converged").says_more_than(FULL)
+
+
+@pytest.mark.parametrize("step_s", [-7200.0, 7200.0])
+def test_a_wall_clock_that_is_set_neither_pins_nor_skips_a_cool_down_for_a_running_process_G53(
+    step_s,
+):
+    life = Life(replace(FREE, cooldown_up_s=300))
+    life.step()
+    life.show(4, 4)
+    life.step()
+    life.wish = 6
+    life.controller.policy.width = 6
+    life.epoch_s += step_s  # what is written down moves, what is decided does not
+    assert life.step(after_s=290).code == "cooldown_up"
+    assert life.step(after_s=10).width == 6
+    assert json.loads(life.text)["resize"][2] == pytest.approx(EPOCH_S + step_s + life.now_s)
+
+
+def test_a_restart_over_a_wall_clock_that_went_back_waits_once_and_then_grows_G53():
+    life = Life(replace(FREE, cooldown_up_s=300))
+    life.step()
+    life.show(4, 4)
+    life.step()
+    life.wish = 6
+    life.start(EPOCH_S - 7200.0)
+    assert life.step(after_s=100).code == "cooldown_up"
+    assert life.step(after_s=290).code == "cooldown_up"
+    assert life.step(after_s=10).width == 6  # 300 s, not 2 h

@@ -465,3 +465,36 @@ def test_secrets_are_in_no_message_and_not_in_the_effective_configuration_G78(tm
 )
 def test_texts_of_the_environment_are_read_as_yaml_has_them(text, value):
     assert parse(text) == value
+
+
+def test_a_role_without_a_signal_of_its_own_is_refused_A33(tmp_path):
+    target = config()["targets"][0]["target"]
+    second = config()["targets"][0] | {"name": "prefill", "target": target | {"role": "prefill"}}
+    changes = {"targets__0__target__role": "decode", "targets__1": second}
+    rule = "must select the signals of its own role; got those of targets[0]"
+    assert problems(tmp_path, config(**changes)) == [f"{FILE}targets[1].source: {rule}"]
+    labels = {"role": "prefill"}
+    own = config(**changes, targets__1__source__labels=labels)
+    assert len(loaded(tmp_path, own).targets) == 2
+
+
+@pytest.mark.parametrize(
+    ("part", "key"),
+    [("guards", "max_gpu_budget"), ("policy_params", "max_gpus"), ("slo", "max_gpus")],
+)
+def test_a_budget_under_another_name_is_refused_and_not_off_A14(part, key, tmp_path):
+    (found,) = problems(tmp_path, config(**{f"targets__0__{part}__{key}": 16}))
+    assert found.startswith(f"{FILE}targets[0].{part}.{key}: unknown key; must be one of ")
+    environ = {f"AUTOSCALER_TARGETS__0__{part}__{key}".upper(): "16"}
+    (found,) = problems(tmp_path, config(), environ)
+    assert "unknown key" in found
+
+
+def test_a_width_below_the_engines_floor_is_refused_A22(tmp_path):
+    target = {"kind": "vllm", "url": "http://e:8000", "gpus_per_width": 1, "max_width": 8}
+    one = target | {"min_width": 1}
+    (found,) = problems(tmp_path, config(targets__0__target=one))
+    assert found.startswith(f"{FILE}targets[0].target.min_width: must be >= 2")
+    assert (
+        loaded(tmp_path, config(targets__0__target=target)).targets[0].target.params.min_width == 2
+    )

@@ -202,9 +202,22 @@ def test_deployments_of_one_name_in_two_namespaces_are_two(tmp_path):
     made = admit([], by_key(found("a"), found("b", "other")), {}, terms(tmp_path))
     assert set(made.admitted) == {"bench/a", "other/b"}
     roles = [
-        found(name, target={**TARGET, "role": role}) for name, role in (("a", "x"), ("b", "y"))
+        found(role, target={**TARGET, "role": role}, source={**SOURCE, "urls": [f"http://{role}"]})
+        for role in ("x", "y")
     ]
     assert len(admit([], by_key(*roles), {}, terms(tmp_path)).admitted) == 2
+
+
+def test_two_roles_of_a_deployment_need_signals_of_their_own_A33(tmp_path):
+    roles = [found(role, target={**TARGET, "role": role}) for role in ("decode", "prefill")]
+    made = admit([], by_key(*roles), {}, terms(tmp_path))
+    assert set(made.admitted) == {"bench/decode"}
+    refused = made.refused["bench/prefill"]
+    assert refused.code == "invalid_spec"
+    assert refused.message == (
+        "WidthAutoscaler bench/prefill: spec.source: must select the signals of its own role; "
+        "got those of WidthAutoscaler bench/decode"
+    )
 
 
 @pytest.mark.parametrize("broken", [

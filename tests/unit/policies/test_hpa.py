@@ -11,7 +11,7 @@ H29-H34, H40: bounds are the guards', who have tests of their own; H33 is autosc
 import pytest
 
 from autoscaler.errors import ConfigError
-from autoscaler.model import Signal, SignalStatus, Slo, WidthStatus
+from autoscaler.model import Observation, Signal, SignalStatus, Slo, WidthStatus
 from autoscaler.policies.hpa import Params, build
 from autoscaler.ports import PolicyContext
 from autoscaler.ratio_scaling import Behaviour, Direction, Metric, rates, wanted
@@ -203,6 +203,8 @@ TWO = {"signal": "queue_depth", "target": 1.0, "also": (KV,)}
 def test_H25_a_healthy_metric_grows_although_another_is_missing_G10():
     said = policy(**TWO).propose(observation(width=3, queue_depth=4.0))
     assert (said.width, said.code) == (4, "ratio")
+    said = policy(**TWO).propose(observation(width=5, queue_depth=20.0))
+    assert (said.width, said.code) == (20, "ratio")
 
 
 def test_H26_no_shrink_while_one_metric_is_missing():
@@ -289,3 +291,47 @@ def test_rates_and_windows_count_from_the_desired_width_while_a_resize_runs_A09(
 def test_params_name_key_rule_and_value(params, message):
     with pytest.raises(ConfigError, match=message):
         Params(**params)
+
+
+def of(obs, desired, effective):
+    """The observation, of a width that is only partly there."""
+    width = WidthStatus(desired, effective, effective)
+    return Observation(obs.tick, obs.now_s, obs.metrics, width, obs.capabilities, obs.slo)
+
+
+def test_a_percentage_is_of_what_serves_and_not_of_what_starts_G41():
+    ask = policy(signal="queue_depth", target=1.0, up_rates=(percent(20.0, 15.0),))
+    steady = ask.propose(observation(0, 1000.0, 10, queue_depth=60.0))
+    assert steady.width == 12
+    starting = ask.propose(of(observation(1, 1060.0, queue_depth=60.0), 15, 10))
+    assert starting.width == 15  # not 18
+    served = ask.propose(observation(2, 1120.0, 15, queue_depth=60.0))
+    assert served.width == 18
+
+
+def test_surplus_members_of_a_roll_out_do_not_run_the_wish_up_G30():
+    ask = policy(signal="ttft_p95_s", target=2.5, per_width=False)
+    wishes = set()
+    for i in range(30):
+        # 125 run while 100 are wanted; what is wished for is written at once.
+        obs = of(observation(i, 1000.0 + 15 * i, ttft_p95_s=3.0), 100, None)
+        wishes.add(ask.propose(obs).width)
+    assert wishes == {120}  # 383, 479, 589, 664 in the report
+
+
+def test_a_metric_that_never_was_holds_with_its_name_and_an_explicit_zero_lets_go_G25():
+    ask = policy(**TWO)
+    said = [ask.propose(observation(i, 1000.0 + 15 * i, 8, queue_depth=1.0)) for i in range(400)]
+    assert {(p.width, p.code) for p in said} == {(8, "unknown")}
+    assert said[-1].reason == (
+        "no shrink while kv_cache_usage_ratio is unknown (no_series); "
+        "queue_depth 1, 0.125 a width, target 1 a width"
+    )
+    zero = observation(400, 7000.0, 8, queue_depth=1.0, kv_cache_usage_ratio=0.0)
+    assert ask.propose(zero).width == 1
+
+
+def test_the_reason_has_the_total_and_what_it_is_a_width_G18():
+    said = policy(signal="running", target=3000.0).propose(observation(width=3, running=10_200.0))
+    assert said.width == 4
+    assert said.reason == "running 10200, 3400 a width, target 3000 a width"

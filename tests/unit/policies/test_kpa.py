@@ -208,3 +208,41 @@ def test_a_clock_that_went_back_begins_the_panic_anew_T15():
 def test_params_name_key_rule_and_value(params, message):
     with pytest.raises(ConfigError, match=message):
         Params(**params)
+
+
+def test_leaving_a_panic_keeps_what_the_load_needs_although_little_is_ready_G35():
+    policy = kpa(target=1.0, max_up_ratio=1000.0)
+    assert policy.decide(100, 1000, 40, 1000.0) == (1000, "panic")
+    # The burst lasts: its growth is on the way, 40 are ready, and the panic is a minute old.
+    assert policy.decide(1000, 1000, 40, 1061.0, resizing=True)[0] == 1000
+    assert policy.decide(1000, 1000, 600, 1122.0)[0] == 1000
+    # It is over: back by no more than the rate, and not to what happened to be ready.
+    gradual = kpa(target=1.0, max_up_ratio=1000.0, max_down_ratio=2.0)
+    gradual.decide(1000, 1000, 40, 1000.0)
+    assert gradual.decide(1, 1, 1000, 1061.0) == (500, "stable")
+
+
+def test_steps_of_one_do_not_prolong_a_panic_and_a_new_breach_does_G36():
+    policy = kpa(target=1.0)
+    assert policy.decide(10, 25, 10, 1000.0)[1] == "panic"
+    for i in range(1, 12):  # +1 each 5 s, never twice what is there
+        assert policy.decide(25 + i, 26 + i, 25 + i, 1000.0 + 5 * i)[1] == "panic"
+    assert policy.decide(37, 38, 37, 1060.0) == (37, "stable")
+    again = kpa(target=1.0)
+    again.decide(10, 25, 10, 1000.0)
+    again.decide(30, 60, 25, 1030.0)
+    assert again.decide(37, 38, 37, 1060.0) == (60, "panic")
+
+
+def test_members_that_start_for_30_s_are_not_asked_for_again_and_again_G40():
+    policy = kpa(target=1.0)
+    wishes = []
+    for i in range(7):  # 40 in the system since the first tick; 1 serves until 30 s have passed
+        resize = Resize(1, 10, 1000.0) if i else None
+        load = {"running": 8.0, "queue_depth": 32.0}
+        wishes.append(
+            policy.propose(observation(i, 1000.0 + 5 * i, 1, resize=resize, **load)).width
+        )
+    assert set(wishes) == {10}  # ten times what serves, once
+    served = observation(7, 1035.0, 10, running=40.0)
+    assert policy.propose(served).width == 40  # what the load needs, and no more

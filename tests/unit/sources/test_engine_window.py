@@ -12,8 +12,10 @@ from autoscaler.model import (
     Observation,
     Signal,
     SignalStatus,
+    Slo,
     WidthStatus,
 )
+from autoscaler.sources._engine_window import EngineWindow
 from autoscaler.sources._ledger import _index
 from tests.adapters.prometheus.pages import Engine, page
 from tests.unit.sources.worlds import (
@@ -450,3 +452,39 @@ def test_targets_long_gone_are_forgotten():
     for i in range(100):
         target.add(5.0 * i, {f"pod-{i}": engines_page(Engine(0, running=1))})
     assert len(target._ledger._last) < 15
+
+
+def test_one_of_ten_scrapes_in_time_that_is_missing_is_a_gap_and_no_zero_G20():
+    target, engine = window(), Engine(0, waiting=3, running=2)
+    for i in range(11):
+        engine.serve(10)
+        if i != 9:
+            target.add(5.0 * i, {"a": engines_page(engine)})
+        else:
+            target.miss("timed out")
+            held = target.read(5.0 * i, 1)
+            assert statuses(held) == {SignalStatus.STALE}
+            assert not idle(held)
+    metrics = target.read(50.0, 1)
+    assert metrics.completion_rps.value == pytest.approx(2.0)  # nothing is lost by it
+    assert metrics.queue_depth.value == 3
+    assert metrics.ttft_p95_s.value is not None
+
+
+def test_three_requests_in_five_minutes_make_no_quantile_and_no_gap_G22():
+    slow = Slo(ttft_p95_s=5.0, window_s=300.0)
+    target = EngineWindow(VLLM, slow, 15.0)
+    engine = Engine(0)
+    engine.serve(50)
+    seen = set()
+    for i in range(60):
+        if i in (25, 31, 38):
+            engine.serve(1, ttft_s=9.0)
+        target.add(15.0 * i, {"a": engines_page(engine)})
+        metrics = target.read(15.0 * i, 1)
+        if i >= 20:
+            seen.add(metrics.ttft_p95_s.status)
+            assert metrics.ttft_p95_s.value is None  # never 9 s by one request of three
+            assert metrics.queue_depth.value == 0
+            assert metrics.arrival_rps.value is not None
+    assert seen == {SignalStatus.FEW_SAMPLES, SignalStatus.NO_OBSERVATIONS}

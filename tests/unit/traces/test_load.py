@@ -154,7 +154,7 @@ def test_several_files_with_wall_clock_times_keep_their_distance(tmp_path):
     assert "keep their distance" in trace.notices[-1]
 
 
-def test_slices_are_half_open_and_start_at_zero(tmp_path):
+def test_slices_are_half_open_start_at_zero_and_are_never_empty_G69(tmp_path):
     file = tmp_path / "t"
     file.write_bytes(NATIVE)
     assert load(file, start_s=0.5).arrival_s.tolist() == [0, 2]
@@ -177,7 +177,7 @@ def test_speed_divides_arrival_times_after_the_slice(tmp_path):
     {"speed": 0}, {"speed": -1}, {"speed": float("nan")}, {"speed": float("inf")}, {"start_s": -1},
     {"start_s": float("nan")}, {"duration_s": 0}, {"duration_s": float("inf")},
 ])  # fmt: skip
-def test_arguments_out_of_range_are_refused(tmp_path, arguments):
+def test_arguments_out_of_range_are_refused_G69(tmp_path, arguments):
     file = tmp_path / "t"
     file.write_bytes(NATIVE)
     with pytest.raises(ConfigError, match=f"^{next(iter(arguments))}: must be a number"):
