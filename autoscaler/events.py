@@ -48,6 +48,7 @@ _STATES: dict[str, _Kind] = {
     "paused_down": _Kind("ScalingPaused", False, "ScalingResumed"),
     "overridden": _Kind("ManualOverride", False),
     "fight": _Kind("WriterFight", True),
+    "flap_budget": _Kind("FlapBudgetSpent", True),
     "no_capacity": _Kind("CapacityMissing", True),
     "waiting_for_capacity": _Kind("CapacityMissing", True),
     "slo_infeasible": _Kind("SloInfeasible", True),

@@ -100,8 +100,20 @@ class ControlLoop:
 
     @property
     def ready(self) -> bool:
-        """Whether the loop can read, and write as far as it has tried."""
-        return self.readable and self.controller.ready
+        """Whether the loop can read, sees the engine, and can write as far as it has tried."""
+        return self.readable and not self.sees_nothing and self.controller.ready
+
+    @property
+    def sees_nothing(self) -> bool:
+        """Whether the source answers, and not for this engine: no such series, ever yet.
+
+        A model name or a label that selects nothing would otherwise hold for ever and look well.
+        """
+        if self.observation is None:
+            return False
+        metrics = self.observation.metrics
+        needed = metrics.queue_depth.status, metrics.ttft_p95_s.status
+        return set(needed) == {SignalStatus.NO_SERIES}
 
     @property
     def stopped(self) -> bool:

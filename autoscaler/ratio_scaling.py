@@ -243,6 +243,8 @@ class RatioScaler:
         ):
             self._evaluated_at_s = now_s
             self._said = self._evaluate(obs)
+        elif self._said.width < obs.width.present and self._unknown(obs):
+            return Proposal(obs.width.present, "unknown", "no shrink on what has become unknown")
         return grounded(self._said, obs)
 
     def state(self) -> dict[str, Any]:
@@ -252,6 +254,9 @@ class RatioScaler:
             "evaluated_at_s": self._evaluated_at_s,
             "wish": None if said is None else said.width,
         }
+
+    def _unknown(self, obs: Observation) -> bool:
+        return any(getattr(obs.metrics, m.signal).value is None for m in self._metrics)
 
     def _evaluate(self, obs: Observation) -> Proposal:
         now_s, desired, behaviour = obs.now_s, obs.width.desired, self._behaviour

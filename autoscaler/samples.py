@@ -20,6 +20,10 @@ from autoscaler.window import TIME_TOLERANCE_S
 COUNTERS = ("completed", "prompt_tokens", "output_tokens", "failed")
 """The counters that follow the two histograms in ``Scrape.counters``, in this order."""
 
+_SILENT_S = 20.0
+"""Zeros after a start or a resize are unknown for at least so long, however short the window: a
+real engine showed an empty queue for the first 18 s of a burst."""
+
 _NONE = Signal(0.0)
 _NOTHING_ENDED = Signal(None, SignalStatus.NO_OBSERVATIONS, detail="nothing ended in the window")
 
@@ -172,12 +176,12 @@ class SampleWindow:
         A real engine reported 0 running and 0 waiting for 9.2 s after it had grown, and another
         one for 18 s after it had started, while clients waited.
         """
-        window_s = self._slo.window_s
-        if self._unserved_since_s is not None and now_s - self._unserved_since_s < window_s:
+        silent_s = max(self._slo.window_s, _SILENT_S)
+        if self._unserved_since_s is not None and now_s - self._unserved_since_s < silent_s:
             return True
         return (
             self._disturbed_at_s is not None
-            and now_s - self._disturbed_at_s < window_s
+            and now_s - self._disturbed_at_s < silent_s
             and bool(newest.counters[self._output] <= self._output_at_disturbance)
         )
 

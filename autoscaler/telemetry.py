@@ -21,7 +21,7 @@ from prometheus_client.registry import Collector
 from autoscaler import __version__
 from autoscaler.convergence import ConvergenceState, Progress
 from autoscaler.loop import ControlLoop
-from autoscaler.model import Metrics, Observation, Resize
+from autoscaler.model import Metrics, Observation, Resize, SignalStatus
 from autoscaler.ports import KnowsCapacity
 
 GAUGE, COUNTER, HISTOGRAM = "gauge", "counter", "histogram"
@@ -202,6 +202,8 @@ class Telemetry(Collector):
             for (port, kind), count in (loop.errors - held.errors).items():
                 self._counters["autoscaler_errors_total"][target, port, kind] += count
             held.errors = Counter(loop.errors)
+            for status in _unusable(loop.observation):
+                self._counters["autoscaler_errors_total"][target, "signal", status] += 1
             held.gauges = dict(_gauges(target, loop))
             met = None if loop.observation is None else loop.observation.window_met
             self._counters["autoscaler_slo_windows_total"][target, _WINDOWS[met]] += 1
@@ -308,6 +310,15 @@ class Telemetry(Collector):
             duration_s = now_s - resize.requested_at_s
             name = "autoscaler_resize_duration_seconds"
             self._add_histogram(name, (target, direction), duration_s)
+
+
+def _unusable(obs: Observation | None) -> Iterator[str]:
+    """Why signals of a tick are no numbers: between two scrapes a gauge would not tell."""
+    if obs is not None:
+        for name in _SIGNALS:
+            status = getattr(obs.metrics, name).status
+            if status in (SignalStatus.NON_FINITE, SignalStatus.AMBIGUOUS):
+                yield status.value
 
 
 def _gauges(target: str, loop: ControlLoop) -> Iterable[tuple[str, dict[Labels, float]]]:

@@ -102,6 +102,8 @@ class WvaLike:
         ):
             self._decided_at_s = now_s
             self._said = self._decide(obs, width, kv, queue)
+        if self._said.width < width and (kv is None or queue is None):
+            return Proposal(width, "unknown", "no shrink on what has become unknown")
         return grounded(self._said, obs)
 
     def state(self) -> dict[str, Any]:

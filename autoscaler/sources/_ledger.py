@@ -165,12 +165,19 @@ class Page:
         if not samples:
             return
         split: dict[int, dict[str, float]] = defaultdict(dict)
+        named: dict[tuple[int, str], Labels] = {}
+        apart = (*preset.duplicate_labels, preset.split_label)
         for sample in samples:
             if not self._usable(role, sample):
                 continue
             engine = _index(sample.labels.get(preset.engine_label, ""))
             parts = split[engine]
             part = sample.labels.get(preset.split_label, "") if preset.split_label else ""
+            # Two series of one engine would be two engines, and one of them would be lost.
+            labels = _labels(sample, *apart)
+            if named.setdefault((engine, part), labels) != labels:
+                detail = f"{sample.name}: several series of one {preset.engine_label or 'target'}"
+                self.trouble[role] = (SignalStatus.AMBIGUOUS, f"{detail}, {engine}")
             # What differs only in a duplicate label is the same number several times.
             parts[part] = max(parts.get(part, 0.0), sample.value)
         self.gauges[role] = {
@@ -184,8 +191,8 @@ def _first(names: Sequence[str], by_name: Mapping[str, list[Sample]]) -> list[Sa
     return next((by_name[name] for name in names if name in by_name), [])
 
 
-def _labels(sample: Sample, without: str = "") -> Labels:
-    return tuple(sorted(item for item in sample.labels.items() if item[0] != without))
+def _labels(sample: Sample, *without: str) -> Labels:
+    return tuple(sorted(item for item in sample.labels.items() if item[0] not in without))
 
 
 def _index(value: str) -> int:

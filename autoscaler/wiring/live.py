@@ -229,7 +229,7 @@ class LiveRun:
         return [f"{name}: no tick for more than {STALLED_TICKS} ticks" for name in stalled]
 
     def unready(self) -> list[str]:
-        """Loops that cannot read, or write as far as they have tried; whether it could lead."""
+        """Loops that cannot read, see no engine, or may not write as far as they have tried."""
         problems = [] if self.leadership is None else self.leadership.unready()
         if not self._ticking:
             return problems
@@ -237,6 +237,8 @@ class LiveRun:
         for name, worker in self.workers.copy().items():
             if worker.stalled or not worker.loop.readable:
                 problems.append(f"{name}: cannot read")
+            elif worker.loop.sees_nothing:
+                problems.append(f"{name}: its source selects no series")
             elif not worker.loop.ready:
                 problems.append(f"{name}: may not write")
         return problems

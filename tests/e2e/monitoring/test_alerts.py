@@ -36,6 +36,7 @@ BY_TARGET = {
     "unheard": {"AutoscalerRefused"},
     "forbidden": {"AutoscalerForbidden"},
     "no_capacity": {"AutoscalerNoCapacity"},
+    "flapping": {"AutoscalerFlapping"},
     "fight": {"AutoscalerFight"},
     "paused": {"AutoscalerPaused"},
     "late": {"AutoscalerLoopLate"},
@@ -158,8 +159,10 @@ class Faults:
         wants_four("fight", "paused")
         entries["paused"]["pause"] = "all"
         entries["no_capacity"]["policy"] = "says.yaml"  # no cluster here that could be full
-        text = json.dumps({"kind": "live_fakes.says", "code": "no_capacity"})
-        (world.folder / "says.yaml").write_text(text, encoding="utf-8")
+        entries["flapping"]["policy"] = "flaps.yaml"  # an hour's budget takes an hour to spend
+        for file, code in (("says.yaml", "no_capacity"), ("flaps.yaml", "flap_budget")):
+            text = json.dumps({"kind": "live_fakes.says", "code": code})
+            (world.folder / file).write_text(text, encoding="utf-8")
         for entry in entries.values():
             entry["guards"] = {**FREE, "max_width": 4}
         entries["fight"]["guards"] |= {"override_hold_s": 0.5, "fight_window_s": 600}

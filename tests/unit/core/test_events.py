@@ -246,12 +246,13 @@ def hold(at_s, code, reason="why"):
         ("paused_down", "ScalingPaused", False, ["ScalingResumed"]),
         ("overridden", "ManualOverride", False, []),
         ("fight", "WriterFight", True, []),
+        ("flap_budget", "FlapBudgetSpent", True, []),
         ("no_capacity", "CapacityMissing", True, []),
         ("waiting_for_capacity", "CapacityMissing", True, []),
         ("forbidden", "WriteForbidden", True, []),
     ],
 )
-def test_each_hold_that_a_person_should_know_of_has_its_reason(code, reason, warning, after):
+def test_each_hold_that_a_person_should_know_of_has_its_reason_T25(code, reason, warning, after):
     events, obs = Events(), observation()
     told = [e for i in range(20) for e in events.tell(hold(5.0 * i, code), obs, None)]
     assert told == [Event(reason, warning, "why")]

@@ -19,7 +19,7 @@ from autoscaler.errors import (
 )
 from autoscaler.guards import Guards, Params
 from autoscaler.loop import ControlLoop
-from autoscaler.model import Signal, SignalStatus, Slo
+from autoscaler.model import Metrics, Signal, SignalStatus, Slo
 from autoscaler.policies import static, threshold
 from autoscaler.ports import PolicyContext
 from autoscaler.testing import FakeSource, FakeTarget, ManualClock, observation
@@ -99,6 +99,20 @@ def test_source_failure_holds_with_every_signal_stale_and_is_counted_M05_G09():
     assert setup.loop.errors == {("source", "ObservationError"): 120}
     assert not setup.loop.ready
     assert len({e.decision.code for e in entries[7:]}) == 1  # constant: no oscillation
+
+
+def test_a_source_that_sees_no_engine_is_not_ready_though_it_answers_M10():
+    setup = Setup(width=4, wish=2)
+    nothing = Signal(None, SignalStatus.NO_SERIES, detail="selects no series")
+    setup.source.metrics = Metrics(30.0, **dict.fromkeys(("queue_depth", "ttft_p95_s"), nothing))
+    setup.run(600)
+    assert setup.loop.readable
+    assert setup.loop.sees_nothing
+    assert not setup.loop.ready
+    assert setup.target.writes == []
+    setup.source.metrics = observation(ttft_p95_s=None).metrics  # a queue is something
+    setup.run(5)
+    assert setup.loop.ready
 
 
 def test_unreadable_target_holds_is_recorded_and_survived_G50():

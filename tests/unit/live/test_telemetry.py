@@ -167,6 +167,20 @@ def test_unknown_signals_are_absent_and_say_why_S12(setup):
     assert found["autoscaler_decisions_total", "hold", "target_unreadable"] == 2
 
 
+def test_what_is_no_number_is_held_and_counted_though_a_scrape_may_miss_it_M02(setup):
+    one = setup(wish=2)
+    nan = Signal(None, SignalStatus.NON_FINITE, detail="is nan")
+    two = Signal(None, SignalStatus.AMBIGUOUS, detail="2 elements where one is meant")
+    for ttft in (nan, nan, two, Signal(1.0)):
+        one.source.metrics = observation(ttft_p95_s=ttft).metrics
+        one.ticks(1)
+    found = one.samples()
+    assert found["autoscaler_errors_total", "non_finite", "signal"] == 2
+    assert found["autoscaler_errors_total", "ambiguous", "signal"] == 1
+    assert one.target.writes == []
+    assert found["autoscaler_signal", "ttft_p95_s"] == 1.0  # and no -9.2e15 ever
+
+
 def test_a_resize_is_counted_once_and_timed_from_the_patch(setup):
     one = setup()
     one.ticks(10)

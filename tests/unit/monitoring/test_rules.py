@@ -82,6 +82,7 @@ CASES: dict[str, list[tuple[list[tuple[str, str]], dict[str, bool]]]] = {
     ],
     "AutoscalerSignalLost": [
         (signal("queue_depth", "stale", "_x8 1x40"), {"4m": False, "6m": True}),
+        (signal("queue_depth", "no_series", "1x40"), {"2m": False, "4m": True}),
         (signal("ttft_p95_s", "no_observations", "1x40"), {"9m": False}),
         (signal("kv_cache_usage_ratio", "no_series", "1x40"), {"9m": False}),
         ([*signal("queue_depth", "stale", "1x40"), *state("resizing", "1x40")], {"9m": False}),
@@ -112,6 +113,10 @@ CASES: dict[str, list[tuple[list[tuple[str, str]], dict[str, bool]]]] = {
     "AutoscalerNoCapacity": [
         (decided("no_capacity", "0x20 3+3x80", "0+3x20 60x80"), {"8m": False, "14m": True}),
         (decided("no_capacity", "0+1x80", "0+2x80"), {"19m": False}),
+    ],
+    "AutoscalerFlapping": [
+        (decided("flap_budget", "0x20 3+3x80", "0+3x20 60x80"), {"8m": False, "14m": True}),
+        (decided("flap_budget", "0+1x80", "0+2x80"), {"19m": False}),
     ],
     "AutoscalerFight": [(decided("fight", "0x8 3+3x20", "0+3x28"), {"2m": False, "4m": True})],
     "AutoscalerPaused": [
@@ -192,7 +197,9 @@ def test_every_alert_has_a_case() -> None:
 
 
 @pytest.mark.parametrize("name", CASES)
-def test_fires_in_its_fault_and_only_when_it_has_lasted(name: str, tmp_path: Path) -> None:
+def test_fires_in_its_fault_and_only_when_it_has_lasted_M05_M10_T25(
+    name: str, tmp_path: Path
+) -> None:
     firing = f'count(ALERTS{{alertname="{name}", alertstate="firing"}}) or vector(0)'
     slow = name in SLOW
     tests = [

@@ -53,7 +53,7 @@ def policy(**params):
         ("T20 a negative value is none", 4, -23.8, 2.0, True, 0),
     ],
 )
-def test_H_size_from_a_metric(row, width, value, target, per_width, expected):
+def test_size_from_a_metric_T02_T18_T20(row, width, value, target, per_width, expected):
     assert wanted(Metric("queue_depth", target, per_width), value, width, 0.1) == expected, row
 
 
@@ -192,7 +192,7 @@ def test_W_stabilisation(row, windows_s, width, wishes, new, expected):
     assert behaviour.stabilised(width, 10_000.0) == expected, row
 
 
-def test_H24_no_metric_at_all_changes_nothing():
+def test_no_metric_at_all_changes_nothing_H24_M18():
     said = policy(signal="running").propose(observation(width=4, running=None))
     assert (said.width, said.code) == (4, "unknown")
 
@@ -200,18 +200,27 @@ def test_H24_no_metric_at_all_changes_nothing():
 TWO = {"signal": "queue_depth", "target": 1.0, "also": (KV,)}
 
 
-def test_H25_a_healthy_metric_grows_although_another_is_missing_G10():
+def test_a_healthy_metric_grows_although_another_is_missing_H25_M21_G10():
     said = policy(**TWO).propose(observation(width=3, queue_depth=4.0))
     assert (said.width, said.code) == (4, "ratio")
     said = policy(**TWO).propose(observation(width=5, queue_depth=20.0))
     assert (said.width, said.code) == (20, "ratio")
 
 
-def test_H26_no_shrink_while_one_metric_is_missing():
+def test_no_shrink_while_one_metric_is_missing_H26_M18_M21():
     said = policy(**TWO).propose(observation(width=5, queue_depth=2.0))
     assert (said.width, said.code) == (5, "unknown")
     known = policy(**TWO).propose(observation(width=5, queue_depth=2.0, kv_cache_usage_ratio=0.1))
     assert known.width == 2
+
+
+def test_a_wish_that_stands_is_not_to_shrink_on_what_has_become_unknown_M18():
+    ask = policy(**TWO, period_s=15.0)
+    known = {"queue_depth": 2.0, "kv_cache_usage_ratio": 0.1}
+    assert ask.propose(observation(0, 1000.0, 5, **known)).width == 2
+    lost = ask.propose(observation(1, 1005.0, 5, queue_depth=2.0, kv_cache_usage_ratio=None))
+    assert (lost.width, lost.code) == (5, "unknown")
+    assert ask.propose(observation(2, 1010.0, 5, **known)).width == 2
 
 
 def test_the_largest_wish_of_several_metrics_wins_T12():

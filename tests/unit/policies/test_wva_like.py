@@ -63,10 +63,13 @@ def test_between_two_decisions_the_last_wish_stands():
     assert ask(**load(0.9, 0.0)) == (5, "saturated")
 
 
-def test_a_wish_that_stands_is_not_to_shrink_on_what_has_become_unknown_M04():
+def test_a_wish_that_stands_is_not_to_shrink_on_what_has_become_unknown_M04_M18():
     ask = Asked()
     assert ask(**load(0.4, 0.0)) == (3, "spare")
     assert ask(ttft_p95_s=None, **load(0.4, 0.0)) == (4, "missing_data")
+    assert ask(**load(None, 0.0)) == (4, "unknown")
+    assert ask(**load(0.4, None)) == (4, "unknown")
+    assert ask(**load(0.4, 0.0)) == (3, "spare")
 
 
 def test_a_peak_within_the_window_counts():
@@ -121,7 +124,7 @@ def test_without_kv_cache_and_slots_only_the_queue_asks_and_only_for_more():
 @pytest.mark.parametrize(
     "signals", [{"queue_depth": None}, {"ttft_p95_s": None}, {"kv_cache_usage_ratio": None}]
 )
-def test_unknown_never_shrinks_M04(signals):
+def test_unknown_never_shrinks_M04_M18(signals):
     ask = Asked()
     assert {ask(**{**load(0.1, 0.0), **signals})[0] for _ in range(100)} == {4}
 

@@ -107,6 +107,18 @@ def test_zeros_of_an_engine_that_never_served_are_unknown_for_a_window_M26():
     assert target.read(30.0, 2).queue_depth.value == 0  # now it is known
 
 
+def test_an_empty_queue_is_not_believed_for_18_s_after_a_start_however_short_the_window_M26():
+    target = EngineWindow(VLLM, Slo(window_s=10.0), 2.0)
+    for i in range(9):
+        target.add(2.0 * i, {"a": engines_page(Engine(0), Engine(1))})
+        metrics = target.read(2.0 * i, 2)
+        assert metrics.queue_depth.status is SignalStatus.QUARANTINED, i
+        assert not idle(metrics)
+    burst = engines_page(Engine(0, waiting=40, running=16), Engine(1, waiting=38, running=16))
+    target.add(18.0, {"a": burst})
+    assert target.read(18.0, 2).queue_depth.value == 78
+
+
 def test_a_service_without_load_is_idle():
     target = window()
     engines = [Engine(0), Engine(1)]
@@ -411,6 +423,25 @@ def test_sglang_counters_and_histograms_are_read():
 )
 def test_an_engines_index_is_the_number_at_the_end_of_its_label_M12(label: str, index: int):
     assert _index(label) == index
+
+
+@pytest.mark.parametrize("labels", [("pod-prefill", "pod-decode"), ("a-0", "b-0"), ("", "")])
+def test_engines_that_a_label_does_not_tell_apart_are_unknown_M12(labels: tuple[str, str]):
+    target = window()
+    samples = [
+        sample
+        for label, other, waiting in zip(labels, ("x", "y"), (12.0, 5.0), strict=True)
+        for sample in (
+            ("vllm:num_requests_waiting", {"engine": label, "shard": other}, waiting),
+            ("vllm:num_requests_running", {"engine": label, "shard": other}, 1.0),
+        )
+    ]
+    target.add(0.0, {"a": samples_page(samples, VLLM)})
+    metrics = target.read(0.0, 1)
+    assert metrics.queue_depth.value is None
+    assert metrics.queue_depth.status is SignalStatus.AMBIGUOUS
+    assert "several series of one engine" in metrics.queue_depth.detail
+    assert metrics.running.status is SignalStatus.AMBIGUOUS
 
 
 def test_a_failed_reading_is_stale_with_its_reason():
