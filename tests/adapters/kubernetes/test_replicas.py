@@ -161,6 +161,22 @@ def test_a_leader_worker_set_serves_when_it_says_so(
     assert cluster.scale("leaderworkerset").read().effective == effective
 
 
+def test_a_group_of_several_pods_is_one_unit_of_width_M16(cluster: Cluster) -> None:
+    where = ("leaderworkerset.x-k8s.io/v1", "leaderworkersets", "a")
+    cluster.create(*where, {"replicas": 2, "leaderWorkerTemplate": {"size": 2}})
+    for group in range(2):  # four Pods: a leader and a worker each
+        for worker in range(2):
+            name = f"a-{group}" if worker == 0 else f"a-{group}-{worker}"
+            cluster.create("v1", "pods", name, {"containers": []})
+    counts = {"replicas": 2, "readyReplicas": 2, "updatedReplicas": 2}
+    said = conditions(Available="True")
+    cluster.status(*where, observedGeneration=1, conditions=said, **counts)
+    target = cluster.scale("leaderworkerset")
+    assert widths(target.read()) == (2, 2, True)
+    assert target.set_width(3, 2).result is SetResult.APPLIED
+    assert target.read().desired == 3
+
+
 def test_an_engine_group_serves_with_the_ranks_that_the_engine_committed(cluster: Cluster) -> None:
     where = ("nvidia.com/v1beta1", "dynamographdeploymentenginegroups", "a")
     cluster.create(*where, {"replicas": 4})

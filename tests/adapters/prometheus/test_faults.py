@@ -10,12 +10,18 @@ from pathlib import Path
 
 import pytest
 
+from autoscaler import limits
 from autoscaler.clock import SystemClock
+from autoscaler.controller import Controller
+from autoscaler.decisions import MemoryLog
 from autoscaler.errors import ConfigError, ObservationError
+from autoscaler.guards import Guards
+from autoscaler.loop import ControlLoop
 from autoscaler.model import SignalStatus, Slo
-from autoscaler.ports import MetricsSource, SourceContext
+from autoscaler.policies import static
+from autoscaler.ports import MetricsSource, PolicyContext, SourceContext
 from autoscaler.sources import prometheus, scrape
-from autoscaler.testing import check_source
+from autoscaler.testing import FakeTarget, ManualClock, check_source
 from tests.adapters.prometheus.recorded import whole_page
 from tests.adapters.prometheus.servers import Answer, Request, Server, free_port, raw_server
 
@@ -56,6 +62,29 @@ def test_a_refused_connection_is_an_error_that_names_the_address_M05_G08_G13(bui
     source = build(f"http://127.0.0.1:{port}")
     assert f"127.0.0.1:{port}" in fails(source)
     assert "connection refused" in fails(source)
+
+
+@both
+@pytest.mark.parametrize("status", [None, 500, 503])
+def test_ten_minutes_without_an_answer_move_no_width_and_are_told_M05(
+    build: Build, status: int | None
+):
+    clock = ManualClock()
+    target, log = FakeTarget(clock, 4), MemoryLog()
+    with Server(Answer("", status or 500)) as server:
+        url = server.url if status else f"http://127.0.0.1:{free_port()}"
+        # Wants less from the first tick on, and a window for it has long passed.
+        policy = static.build(static.Params(2), PolicyContext(Slo(), 5.0))
+        controller = Controller(policy, Guards(limits.Params(scale_down_window_s=0.0)))
+        loop = ControlLoop(build(url), target, controller, clock, log, Slo(), 5.0)
+        loop.run(until_s=clock.now_s() + 600.0)
+    assert len(log.entries) == 120
+    assert (target.writes, target.desired) == ([], 4)
+    seen = [entry.obs.metrics.queue_depth for entry in log.entries if entry.obs]
+    assert {signal.value for signal in seen} == {None}
+    assert {signal.status for signal in seen} <= {SignalStatus.STALE, SignalStatus.NO_SERIES}
+    assert all(url.removeprefix("http://") in signal.detail for signal in seen)
+    assert not loop.ready
 
 
 @both

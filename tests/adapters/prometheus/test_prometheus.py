@@ -132,14 +132,14 @@ def test_engines_are_added_up_and_those_beyond_the_width_left_out_M15_G18(world:
     assert reader(world.prometheus, None, labels=bench).read().running.value == 7
 
 
-def test_two_jobs_that_scrape_the_same_engine_count_it_once(world: World):
+def test_two_jobs_that_scrape_the_same_engine_count_it_once_T12(world: World):
     metrics = check_source(reader(world.prometheus, None, labels={"namespace": "bench"}))
     assert metrics.running.value == 7
     # Nine requests are served with each scrape, and there are two in 0.2 s.
     assert metrics.completion_rps.value == pytest.approx(2 * 9 / 0.2, rel=0.2)
 
 
-def test_findings_name_what_does_not_fit(world: World):
+def test_findings_name_what_does_not_fit_M09_M10(world: World):
     def found(**labels: str) -> dict[str, Finding]:
         return {f.subject: f for f in reader(world.prometheus, labels=labels).findings()}
 
@@ -147,7 +147,7 @@ def test_findings_name_what_does_not_fit(world: World):
     assert good["namespace"].level is Level.OK
     assert good["ttft_p95_s"].level is Level.OK
     assert good["scrape_interval_s"].level is Level.WARNING  # twice the real one, see above
-    # M09, M10: the label is missing, or its value is nearly right.
+    # The label is missing, or its value is nearly right.
     wrong = found(namespace="bench", model_name="n")
     assert wrong["model_name"].level is Level.ERROR
     assert "there is 'm'" in wrong["model_name"].detail

@@ -71,7 +71,7 @@ def test_a_target_forgotten_is_not_found_again_in_an_old_range():
     assert taken(target, 500.0) == []
 
 
-def test_who_scraped_tells_no_targets_apart():
+def test_who_scraped_tells_no_targets_apart_T12():
     target = rounds()
     found = [
         series("a", [0.0, 5.0], job="one", prometheus_replica="x"),
