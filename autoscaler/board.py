@@ -85,6 +85,13 @@ def identity(names: Sequence[str], policies: Sequence[str]) -> dict[str, Any]:
     }
 
 
+def notices(names: Sequence[str]) -> list[str]:
+    """What to tell people of the scenarios before they are played."""
+    resizes = dict.fromkeys(scenarios.load(name, {}).resize for name in names)
+    notices = (simulated.resize_model(resize).notice for resize in resizes)
+    return [notice for notice in notices if notice is not None]
+
+
 def names() -> list[str]:
     """The shipped scenarios."""
     return shipped.names("scenarios")

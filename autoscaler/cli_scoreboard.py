@@ -56,6 +56,8 @@ def scoreboard(
     """
     names = scenario or board.names()
     errors = Console(stderr=True)
+    for notice in board.notices(names):
+        errors.print(f"note: {notice}", highlight=False)
     journal = None
     if out is not None:
         _make(out)

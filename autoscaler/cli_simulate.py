@@ -132,7 +132,9 @@ def _run(
         trace = simulated.load_trace(
             scenario, lambda done, total: progress.update(reading, completed=done, total=total)
         )
-        for notice in trace.notices:
+        for notice in filter(
+            None, (*trace.notices, simulated.resize_model(scenario.resize).notice)
+        ):
             errors.print(f"note: {notice}", highlight=False)
         playing = progress.add_task("simulating", total=None)
         with _writing(decisions) as stream:

@@ -111,6 +111,9 @@ def tune(
         holdout_ratio,
         seed,
     )
+    for notice in dict.fromkeys(c.resize.notice for c in (*split.tuned, *split.held_out)):
+        if notice is not None:
+            typer.echo(f"note: {notice}", err=True)
     goal = Goal(attainment, max_reversals_per_hour)
     asked = report.Asked(choice.kind, split, goal, trials, seed, _command(options))
     journal = Journal(

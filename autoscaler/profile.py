@@ -243,6 +243,9 @@ class Profile(Deployment):
         if data.get("schema") != SCHEMA:
             got = data.get("schema")
             raise ConfigError(f"{origin}: schema: must be {SCHEMA!r}; got {got!r}")
+        if "tp" not in data:
+            # A guess would make every sum of GPU-hours a wrong one that looks right.
+            raise ConfigError(f"{origin}: tp: must be given, GPU-hours depend on it; got nothing")
         scalars = {key: data[key] for key in known if key in data}
         deployment = from_mapping(Deployment, scalars, origin)
         widths = {

@@ -98,6 +98,18 @@ def test_engines_are_summed_and_frozen_ones_left_out_M15():
     assert probe.read().queue_depth.value > 0
 
 
+def test_reading_in_each_tick_takes_nothing_out_of_the_window_S06():
+    slo = Slo(ttft_p95_s=5.0, window_s=180.0)
+    often, once = (Probe(fleet(steady(1.5, 400)), slo) for _ in range(2))
+    for tick in range(1, 61):
+        often.play(5.0 * tick)
+        seen = often.read()
+    once.play(300.0)
+    assert seen == once.read()
+    # 180 s of 1.5 a second, and not the 7 of the last 5 s: less one scrape interval at most.
+    assert 1.5 * 170 <= seen.ttft_observations.value <= 1.5 * 180
+
+
 def test_a_shrink_resets_no_counter():
     world = fleet(steady(0.5, 300), model(prepare_s=0.0, pause_down_s=0.5), width=4)
     probe = Probe(world, SLO, min_observations=5)

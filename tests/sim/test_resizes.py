@@ -39,6 +39,22 @@ def test_growth_is_billed_from_the_request_and_serves_after_the_commit_S11():
     assert world.bill.gpu_seconds(60.0) == 5 * 4 + 55 * 8
 
 
+def test_capacity_that_was_added_at_60_s_serves_from_then_on_and_is_paid_for_S11():
+    # 3 a second against 2: what width 4 takes over is what width 2 leaves behind.
+    kept, grown = fleet(steady(3.0, 300)), fleet(steady(3.0, 300))
+    for world in (kept, grown):
+        world.advance(60.0)
+    grown.request(4, 2, 60.0)
+    for world in (kept, grown):
+        world.advance(300.0)
+    served = [int((w.engine.outcome == COMPLETED).sum()) for w in (kept, grown)]
+    assert served[0] <= 2.0 * 300
+    assert served[1] >= 2.0 * 71 + 3.0 * 220  # 11 s until it serves, then all that comes and waits
+    assert grown.widths == [(0.0, 2), (71.0, 4)]
+    bills = [world.bill.gpu_seconds(300.0) for world in (kept, grown)]
+    assert bills == [300 * 4, 60 * 4 + 240 * 8]
+
+
 def test_a_shrink_releases_its_gpus_at_its_end():
     world = fleet(steady(1.0, 60), width=4)
     world.advance(5.0)

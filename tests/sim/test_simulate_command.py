@@ -104,6 +104,18 @@ def test_the_same_input_and_seed_give_the_same_bytes_with_any_number_of_jobs_S17
     assert outputs[0] == outputs[1] == outputs[2]
 
 
+def test_a_growth_that_takes_no_time_is_warned_of_and_the_default_was_measured_S10(folder):
+    text = "mode: at once\nprepare_s: 0\npause_up_s: 0\npause_down_s: 0\n"
+    (folder / "at-once.yaml").write_text(text)
+    few = ("--policy", "static:4", "--duration-s", "5")
+    done = autoscaler(*BASE, "--resize", "./at-once.yaml", *few, cwd=folder)
+    assert done.returncode == 0
+    assert "note: growth takes no time: policies look better than they are" in done.stderr
+    measured = autoscaler(*BASE, *few, "--format", "json", cwd=folder)
+    assert json.loads(measured.stdout)["resize"] == "gpustack-rdma"
+    assert measured.stderr == ""
+
+
 def test_several_profiles_are_compared_in_one_call(folder):
     (folder / "slow.yaml").write_text(PROFILE.replace("4: 4.0", "4: 2.2").replace("linear", "slow"))
     options = ("--profile", "./slow.yaml", "--policy", "static:4", "--format", "json")

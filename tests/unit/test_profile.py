@@ -29,6 +29,7 @@ FAMILY = {
     "kind": "assumed",
     "layout": "elastic_ep",
     "provenance": "a test",
+    "tp": 1,
     "capacity_rps_by_width": {16: 13.5, 20: 16.875},
     "reference_prompt_tokens": 1024,
     "reference_output_tokens": 256,
@@ -100,6 +101,13 @@ def test_a_family_needs_what_its_capacity_refers_to(change, words):
         Profile.from_dict(FAMILY | change, "f.yaml")
     for word in words:
         assert word in str(caught.value)
+
+
+def test_gpu_hours_are_not_counted_by_a_guess_S09():
+    for data in (FITTED, FAMILY):
+        untold = {k: v for k, v in data.items() if k != "tp"}
+        with pytest.raises(ConfigError, match=r"f\.yaml: tp: must be given, GPU-hours depend"):
+            Profile.from_dict(untold, "f.yaml")
 
 
 def test_a_missing_key_is_named():

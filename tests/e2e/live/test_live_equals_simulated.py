@@ -94,7 +94,7 @@ def live(policy: Any) -> tuple[MemoryLog, float, float]:
     return log, offset_s, max(late_s)
 
 
-def test_live_and_simulated_ask_for_the_same_widths_within_two_ticks(tmp_path) -> None:
+def test_live_and_simulated_ask_for_the_same_widths_within_two_ticks_S06_S18(tmp_path) -> None:
     path = tmp_path / "policy.yaml"
     path.write_text(POLICY, encoding="utf-8")
     policy = policy_file.load(str(path))

@@ -6,6 +6,7 @@ from dataclasses import replace
 
 import pytest
 
+from autoscaler import policy_file
 from autoscaler.controller import Controller
 from autoscaler.convergence import Convergence
 from autoscaler.guards import Guards, Params
@@ -15,9 +16,11 @@ from autoscaler.model import (
     Resize,
     SetOutcome,
     SetResult,
+    Slo,
     Tristate,
     WidthStatus,
 )
+from autoscaler.ports import PolicyContext
 from autoscaler.testing import observation
 
 FREE = Params(cooldown_down_s=0, scale_down_window_s=0, settle_s=0, max_reversals_per_hour=None)
@@ -219,7 +222,26 @@ def test_a_tick_is_decided_once_T16():
     again = run.step()
     assert first.width == 4
     assert (again.width, again.code) == (None, "already_decided")
+    assert again.tick == first.tick  # by which the log tells
     assert run.policy.state() == {"asked": 1}
+
+
+@pytest.mark.parametrize("kind", ["threshold", "pid", "hpa", "kpa", "dynamo_like"])
+def test_two_targets_of_one_policy_share_no_state_T24(kind):
+    choice = policy_file.load(kind)
+    context = PolicyContext(Slo(), 5.0)
+    hurt, well, alone = (Controller(choice.build(context), Guards(FREE)) for _ in range(3))
+    hurting = {"ttft_p95_s": 20.0, "queue_depth": 400.0, "queue_wait_s": 40.0, "running": 64.0}
+    calm = {"ttft_p95_s": 1.3, "queue_depth": 0.0, "queue_wait_s": 0.0, "running": 40.0}
+    seen = []
+    for tick in range(60):
+        at_s = 50_000.0 + 5.0 * tick
+        hurt.step(observation(tick, at_s, 4, CAN, **hurting))
+        calmly = observation(tick, at_s, 4, CAN, **calm)
+        seen.append((well.step(calmly), alone.step(calmly)))
+    assert all(beside == by_itself for beside, by_itself in seen)
+    assert well.policy.state() == alone.policy.state()
+    assert hurt.proposal.width > well.proposal.width
 
 
 def test_controllers_share_nothing_T24():

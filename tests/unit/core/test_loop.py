@@ -2,7 +2,8 @@
 
 # test names carry case ids
 
-from itertools import pairwise
+from dataclasses import replace
+from itertools import cycle, pairwise
 
 import pytest
 
@@ -20,7 +21,7 @@ from autoscaler.errors import (
 from autoscaler.guards import Guards, Params
 from autoscaler.loop import ControlLoop
 from autoscaler.model import Metrics, Signal, SignalStatus, Slo
-from autoscaler.policies import static, threshold
+from autoscaler.policies import hpa, static, threshold
 from autoscaler.ports import PolicyContext
 from autoscaler.testing import FakeSource, FakeTarget, ManualClock, observation
 
@@ -218,6 +219,43 @@ def test_a_noisy_load_stays_within_the_flap_budget_T06():
     for at_s in reversals:
         assert sum(at_s <= other < at_s + 3600 for other in reversals) <= 4
     assert "flap_budget" in {e.decision.code for e in entries}
+
+
+def test_a_target_a_hundred_times_too_low_neither_jumps_nor_swings_T06():
+    # Wants 500 and then 2,000 replicas: each wish is what the last width made of the load.
+    policy = hpa.build(
+        hpa.Params(signal="running", target=0.1, down_window_s=0.0, tolerance=0.0),
+        PolicyContext(Slo(), 5.0),
+    )
+    limits = replace(FREE, max_step_up=1, max_step_down=1, max_reversals_per_hour=4)
+    setup = Setup(width=4, policy=policy, guards=limits)
+    setup.target.resize_s = 5.0
+    loads = cycle([200.0] * 24 + [0.2] * 24)
+    setup.source.metrics = lambda: observation(running=next(loads)).metrics
+    entries = setup.run(4 * 3600)
+    asked = [(e.decision.at_s, e.decision.expected, e.decision.width) for e in entries if e.outcome]
+    assert asked
+    assert {abs(after - before) for _, before, after in asked} == {1}
+    turns = [
+        at_s
+        for (_, low, high), (at_s, before, after) in pairwise(asked)
+        if (high - low) * (after - before) < 0
+    ]
+    for at_s in turns:
+        assert sum(at_s <= other < at_s + 3600 for other in turns) <= 4
+    assert {e.decision.code for e in entries} >= {"flap_budget"}
+
+
+def test_a_restart_of_a_wide_deployment_waits_for_a_whole_window_T11():
+    # Two seconds of history that show nothing, of a deployment that needs all of its twenty.
+    policy = hpa.build(hpa.Params(down_window_s=0.0), PolicyContext(Slo(), 1.0))
+    setup = Setup(width=20, policy=policy, tick_s=1.0, guards=Params(cooldown_down_s=0.0))
+    setup.target._capabilities = replace(setup.target._capabilities, max_width=32)
+    quiet, busy = (observation(running=running).metrics for running in (1.0, 240.0))
+    setup.source.metrics = lambda: quiet if setup.clock.now_s() < 779.7 else busy
+    entries = setup.run(900)
+    assert setup.target.writes == []
+    assert {e.decision.code for e in entries[:2]} == {"warming_up"}
 
 
 def test_tick_s_is_checked():

@@ -97,6 +97,24 @@ def test_a_step_is_taken_for_a_step_and_not_for_a_slope():
     assert made.line.at(105.0) < 60.0
 
 
+def test_a_demand_that_runs_out_is_never_foretold_below_zero_T20():
+    made = forecast()
+    for i, rps in enumerate((100.0, 80.0, 60.0, 40.0, 20.0, 10.0, 0.0, 0.0)):
+        made.add(5.0 * (i + 1), rps, 105.0)
+        assert made.line.level_rps >= 0.0
+        assert min(made.line.at(ahead_s) for ahead_s in (0.0, 5.0, 105.0, 1e6)) >= 0.0
+    assert made.line.at(105.0) == 0.0
+    assert made.error_rps >= 0.0
+
+
+def test_misses_of_both_signs_do_not_make_a_good_forecast_T21():
+    # Up for a lead time, down for a lead time: on average the forecast is right, and never is.
+    steady = feed(forecast(0.95), lambda _: 20.0, 3600)
+    waves = feed(forecast(0.95), lambda t: 30.0 if int(t) // 105 % 2 else 10.0, 3600)
+    assert steady.error_rps < 0.5
+    assert waves.error_rps > 2.0
+
+
 def test_one_sample_far_off_is_a_surprise_and_no_step_yet():
     made = feed(forecast(), lambda _: 10.0, 600)
     made.add(605.0, 40.0, 105.0)

@@ -99,6 +99,11 @@ def test_a_start_in_the_skipped_hour_is_refused_and_in_the_repeated_one_is_the_f
     assert offset == utc("2026-10-25T01:30:00")
 
 
+def test_without_a_time_zone_there_is_no_schedule_T28():
+    with pytest.raises(ConfigError, match="timezone: must be given; got nothing"):
+        from_mapping(Params, {"policy": "hold", "windows": WORK}, "schedule.yaml")
+
+
 WORK = (between("08:00", "18:00", 6),)
 
 

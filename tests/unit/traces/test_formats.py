@@ -128,7 +128,20 @@ def test_every_format_has_a_sample():
     assert sampled == set(plugins.names("traces"))
 
 
-def test_the_keys_decide_between_mooncake_and_bailian_and_not_the_magnitude(tmp_path):
+def test_integers_of_milliseconds_are_said_to_be_and_a_named_format_decides_S02(tmp_path):
+    file = tmp_path / "t"
+    rows_ms = [{"timestamp": t, "input_length": 9, "output_length": 9} for t in (0, 3000, 27000)]
+    file.write_text(rows(*rows_ms))
+    trace = load(file)
+    assert trace.duration_s == 27.0
+    (notice,) = trace.notices
+    assert notice.startswith(f"{file}: timestamp is read as milliseconds, as Mooncake's is; ")
+    assert notice.endswith("name the format bailian if these are seconds")
+    assert load(file, format="mooncake").notices == ()
+    assert load(file, format="bailian").duration_s == 27_000.0
+
+
+def test_the_keys_decide_between_mooncake_and_bailian_and_not_the_magnitude_S02(tmp_path):
     file = tmp_path / "t"
     file.write_text(rows({"timestamp": 0.5, "input_length": 1, "output_length": 1},
                          {"timestamp": 1.5, "input_length": 1, "output_length": 1}))  # fmt: skip

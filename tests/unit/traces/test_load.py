@@ -2,6 +2,7 @@
 
 import gzip
 import itertools
+import json
 
 import numpy as np
 import polars as pl
@@ -166,7 +167,20 @@ def test_slices_are_half_open_start_at_zero_and_are_never_empty_G69(tmp_path):
             read()
 
 
-def test_speed_divides_arrival_times_after_the_slice(tmp_path):
+def test_unix_seconds_begin_at_zero_and_speed_divides_what_is_left_S04(tmp_path):
+    file = tmp_path / "t"
+    at_s = 1_764_547_200.25
+    lines = [
+        {"input_toks": 5, "output_toks": 5, "arrival_time": at_s + after_s}
+        for after_s in (0.0, 1.5, 60.0)
+    ]
+    file.write_text("".join(json.dumps(line) + "\n" for line in lines))
+    trace = load(file)
+    assert (trace.format, trace.arrival_s.tolist()) == ("vllm_requests", [0.0, 1.5, 60.0])
+    assert load(file, speed=4).arrival_s.tolist() == [0.0, 0.375, 15.0]
+
+
+def test_speed_divides_arrival_times_after_the_slice_S04(tmp_path):
     file = tmp_path / "t"
     file.write_bytes(NATIVE)
     assert load(file, speed=2).arrival_s.tolist() == [0, 0.25, 1.25]

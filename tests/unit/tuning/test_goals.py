@@ -16,6 +16,16 @@ def test_half_the_gpu_hours_at_the_same_attainment_is_better():
     assert score([Outcome(1.0, 5.0, 0.0, 0)], [BASE], GOAL) == pytest.approx(-0.693, abs=1e-3)
 
 
+def test_of_two_forecasts_the_one_that_keeps_the_slo_is_better_not_the_one_that_errs_less_S13():
+    # What they err by is no part of it: of the same windows the fewer GPU-hours are better.
+    exact_but_late, rough_but_early = Outcome(0.96, 9.0, 0.0, 40), Outcome(0.995, 10.5, 0.0, 0)
+    assert score([rough_but_early], [BASE], GOAL) < score([exact_but_late], [BASE], GOAL)
+    assert GOAL.kept(rough_but_early)
+    assert not GOAL.kept(exact_but_late)
+    dearer = Outcome(0.995, 12.0, 0.0, 0)
+    assert score([rough_but_early], [BASE], GOAL) < score([dearer], [BASE], GOAL)
+
+
 def test_attainment_beyond_the_goal_earns_nothing():
     assert score([Outcome(0.99, 10.0, 0.0, 0)], [BASE], GOAL) == 0.0
 
