@@ -242,9 +242,9 @@ class SampleWindow:
     def _metrics(self, rates: Signal, waiting: Signal, running: Signal) -> Metrics:
         """Gauges as they are, everything that needs a window as ``rates`` says."""
         wait = _NONE if waiting.value == 0 else rates
-        r = rates
+        r, window_s = rates, self._slo.window_s
         return Metrics(
-            self._slo.window_s, r, r, r, r, r, waiting, wait, running, r, r, r, r, r, r, r
+            window_s, r, r, r, r, r, waiting, wait, running, r, r, r, r, r, r, r, age_s=r
         )
 
     def _disturbed(self, now_s: float, waiting: Signal, running: Signal) -> Metrics:
