@@ -4,8 +4,9 @@ Pure rules; the sources feed them with what they read. Levels: an error keeps th
 working, a warning makes it work worse than it could.
 """
 
+import math
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import fields
 from difflib import get_close_matches
 
@@ -24,6 +25,18 @@ def window_finding(window_s: float, scrape_interval_s: float) -> Finding:
         text = f"should be >= 4 scrape intervals; got {said}"
         return Finding(Level.WARNING, "window_s", text, cure)
     return Finding(Level.OK, "window_s", said)
+
+
+def range_findings(queries: Mapping[str, str], scrape_interval_s: float) -> list[Finding]:
+    """Queries that look back over fewer than four scrapes; fewer than two are refused before."""
+    found = []
+    for signal, query in queries.items():
+        range_s = shortest_range_s(query)
+        if range_s is not None and range_s < 4 * scrape_interval_s:
+            text = f"should look back over >= 4 scrape intervals; got a range of {range_s:g} s"
+            cure = f"use a range of [{math.ceil(4 * scrape_interval_s)}s] in its query"
+            found.append(Finding(Level.WARNING, signal, text, cure))
+    return found
 
 
 def interval_finding(expected_s: float, seen_s: float) -> Finding:
@@ -123,6 +136,27 @@ def counter_in(query: str) -> str | None:
     A ``_total``, ``_sum``, ``_count`` or ``_bucket`` says how much there ever was; only its
     ``rate`` or ``increase`` says anything of now.
     """
-    bare = re.sub(r'"(?:[^"\\]|\\.)*"|\'(?:[^\'\\]|\\.)*\'|`[^`]*`', '""', query)
+    bare = _bare(query)
     counter = _COUNTER.search(bare)
     return counter.group() if counter and not _RATE.search(bare) else None
+
+
+_RANGE = re.compile(
+    r"\b(?:rate|irate|increase|delta|idelta|deriv|predict_linear|changes|resets)\s*\("
+    r"[^()\[\]]*\[\s*((?:\d+(?:ms|[smhdwy]))+)\s*\]"
+)
+"""What needs two samples, with its range."""
+
+_UNITS_S = {"ms": 1e-3, "s": 1, "m": 60, "h": 3600, "d": 86_400, "w": 604_800, "y": 31_536_000}
+
+
+def shortest_range_s(query: str) -> float | None:
+    """The shortest range that something is a change over, ``rate(x[15s])``, s; None: none is."""
+    spans = _RANGE.findall(_bare(query))
+    parts = [re.findall(r"(\d+)(ms|[smhdwy])", span) for span in spans]
+    return min((sum(int(n) * _UNITS_S[unit] for n, unit in part) for part in parts), default=None)
+
+
+def _bare(query: str) -> str:
+    """A query without what is in quotes."""
+    return re.sub(r'"(?:[^"\\]|\\.)*"|\'(?:[^\'\\]|\\.)*\'|`[^`]*`', '""', query)

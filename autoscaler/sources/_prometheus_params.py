@@ -7,7 +7,7 @@ from autoscaler.errors import ConfigError
 from autoscaler.model import Metrics
 from autoscaler.parameters import require_number, require_whole
 from autoscaler.sources import _promql as promql
-from autoscaler.sources._findings import counter_in
+from autoscaler.sources._findings import counter_in, shortest_range_s
 from autoscaler.sources._http import Access, require_url
 from autoscaler.sources._presets import engine_preset, router_preset
 
@@ -64,9 +64,9 @@ class Params(Access):
             raise ConfigError("target_labels: must name at least one label; got none")
         if self.router is None and self.router_labels:
             raise ConfigError("router_labels: must be given with router only")
-        for signal, query in self.queries.items():
-            _require_query(signal, query)
         require_number("scrape_interval_s", self.scrape_interval_s, 0, above=True)
+        for signal, query in self.queries.items():
+            _require_query(signal, query, self.scrape_interval_s)
         require_number("timeout_s", self.timeout_s, 0, above=True)
         require_whole("min_observations", self.min_observations, 1)
         require_number("min_coverage_ratio", self.min_coverage_ratio, 0, 1, above=True)
@@ -75,7 +75,7 @@ class Params(Access):
         Access.__post_init__(self)  # super() does not know a class with slots
 
 
-def _require_query(signal: str, query: str) -> None:
+def _require_query(signal: str, query: str, scrape_interval_s: float) -> None:
     if signal not in _SIGNALS:
         raise ConfigError(f"queries: must be of {', '.join(_SIGNALS)}; got {signal!r}")
     if not query.strip():
@@ -84,4 +84,9 @@ def _require_query(signal: str, query: str) -> None:
     if counter is not None:
         rule = "must use rate() or increase() of a counter"
         raise ConfigError(f"queries: {signal}: {rule}; got {counter} as it is")
+    range_s = shortest_range_s(query)
+    if range_s is not None and range_s < 2 * scrape_interval_s:
+        # One scrape in the range makes no increase: the rate is empty, or now and then is.
+        rule = f"must look back over at least two scrape intervals ({scrape_interval_s:g} s)"
+        raise ConfigError(f"queries: {signal}: {rule}; got a range of {range_s:g} s")
     promql.require_short(f"queries: {signal}", query)

@@ -41,6 +41,7 @@ from autoscaler.sources._findings import (
     interval_finding,
     label_finding,
     objective_finding,
+    range_findings,
     signal_findings,
     window_finding,
 )
@@ -147,6 +148,7 @@ class PrometheusSource:
             objective_finding(slo, self._engines.bounds_s),
             *signal_findings(metrics),
             *(Finding(Level.WARNING, "prometheus", warning) for warning in self.warnings),
+            *range_findings(params.queries, params.scrape_interval_s),
         ]
         if self._rounds.interval_s is not None:
             found.append(interval_finding(params.scrape_interval_s, self._rounds.interval_s))

@@ -16,6 +16,7 @@ from autoscaler.guards import Guards
 from autoscaler.model import Capabilities, Tristate, WidthStatus
 from autoscaler.ports import Clock, MetricsSource, SourceContext, Target
 from autoscaler.settings import PluginChoice, Settings, TargetSettings
+from autoscaler.wiring.ceilings import of_gauges
 
 SCHEMA = "autoscaler.check/v1"
 
@@ -135,6 +136,7 @@ class _Check:
             text = f"{ratio:g} of the objective lies above the penalty of a failed request"
             cure = f"set it to at most {slo.failure_penalty_s / slo.ttft_p95_s:.3g}"
             yield Finding(Level.WARNING, "policy.ttft_high_ratio", text, cure)
+        yield from of_gauges(params, self._settings.steering.profile)
 
     def _of_limits(self, width: WidthStatus, capabilities: Capabilities) -> Iterator[Finding]:
         """The configured bounds against what the target can do, and against the profile."""

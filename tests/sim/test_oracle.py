@@ -284,7 +284,7 @@ def test_refused_and_failing_resizes_do_not_stop_the_search():
     assert found.plays >= 1
 
 
-def test_one_request_and_a_tiny_trace_have_an_oracle():
+def test_one_request_and_a_tiny_trace_have_an_oracle_S14():
     for load in (arrivals((1.0, 1)), arrivals((2.0, 3))):
         ahead = look_ahead(load, model(), 2)
         assert ahead.found.best.missed_s == 0

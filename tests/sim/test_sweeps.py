@@ -93,6 +93,27 @@ def test_what_a_worker_refuses_is_refused_with_its_own_message():
         list(each(_refuse, [1, 2], Workers(2)))
 
 
+def test_a_policy_that_breaks_has_no_score_and_is_in_no_journal_T21(tmp_path):
+    policy = tmp_path / "breaking.yaml"
+    policy.write_text("kind: tests.sim.breaking\nafter_ticks: 10\n", encoding="utf-8")
+    options = {"policy": ["static:3", str(policy)], "duration_s": 120.0}
+    given = scenarios.load("slow-drift", options)
+    trace, played = simulated.load_trace(given), []
+    with pytest.raises(ZeroDivisionError):
+        simulated.simulate(given, trace, on_done=lambda done, _: played.append(done))
+    assert played == [1]  # the static width; of the other one there is nothing
+    journal = Journal(tmp_path / "journal.jsonl", "policies", resume=False)
+    resize = simulated.resize_model(given.resize)
+
+    def play(run: simulated.Run) -> dict[str, object]:
+        return simulated.simulate_run(given, trace, run, resize)
+
+    with pytest.raises(ZeroDivisionError):
+        list(each(play, simulated.plan(given)[1:], Workers(1), keys=["broken"], journal=journal))
+    assert "broken" not in journal
+    journal.close(remove=True)
+
+
 def test_what_a_journal_knows_is_not_computed_again(tmp_path):
     path = tmp_path / "journal.jsonl"
     journal = Journal(path, "roots", resume=False)

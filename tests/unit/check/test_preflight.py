@@ -1,20 +1,23 @@
 """What a check makes of answers, limits, rivals and errors, without a server."""
 
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 import yaml
 
-from autoscaler import settings
+from autoscaler import profiles, settings
 from autoscaler.cluster.answers import Gone, Unauthenticated, Unclear
 from autoscaler.errors import ConfigError, TargetError, TargetForbidden
 from autoscaler.findings import Finding, Level
 from autoscaler.model import Capabilities, SetOutcome, SetResult, Tristate, WidthStatus
+from autoscaler.policies import hpa
 from autoscaler.targets import _preflight, _rivals
 from autoscaler.targets._role import Role
 from autoscaler.testing import ManualClock
 from autoscaler.wiring import checked
+from autoscaler.wiring.ceilings import of_gauges
 from tests.unit.check import third_party
 
 
@@ -196,3 +199,35 @@ def test_the_configurations_own_warnings_and_thresholds_are_findings_T04_M29(
     assert "at most 6" in found["policy.ttft_high_ratio"].cure
     assert found["targets[0].guards.settle_s"].level is Level.WARNING
     assert "autoscaler.yaml" in found["targets[0].guards.settle_s"].cure
+
+
+@pytest.mark.parametrize(
+    ("signal", "target", "per_width", "told"),
+    [
+        ("running", 10.0, True, "10 is more than running ever shows, 8: nothing would grow"),
+        ("running", 7.0, True, None),
+        ("running", 10.0, False, None),  # of the whole deployment
+        ("kv_cache_usage_ratio", 80.0, False, "80 is more than kv_cache_usage_ratio ever shows"),
+        ("queue_depth", 1e6, True, None),  # has no ceiling
+    ],
+)
+def test_a_target_above_what_the_gauge_shows_at_saturation_is_warned_of_M29(
+    signal, target, per_width, told
+) -> None:
+    profile = replace(profiles.load("assumed-wide"), slots_per_rank=8)
+    params = hpa.Params(signal=signal, target=target, per_width=per_width)
+    found = list(of_gauges(params, profile))
+    assert [f.level for f in found] == ([] if told is None else [Level.WARNING])
+    assert told is None or told in found[0].detail
+    also = hpa.Params(also=({"signal": signal, "target": target, "per_width": per_width},))
+    keys = [f.subject for f in of_gauges(also, replace(profile, slots_per_rank=16))]
+    assert keys == (["policy.also[0].target"] if signal == "kv_cache_usage_ratio" else [])
+
+
+def test_the_check_holds_targets_against_the_profile_M29(findings, tmp_path) -> None:
+    policy = tmp_path / "p.yaml"
+    policy.write_text("kind: hpa\nsignal: running\ntarget: 20.0\n", encoding="utf-8")
+    target = Target(WidthStatus(2, 2), CAN)
+    found = findings(target, policy="p.yaml", profile="assumed-wide")
+    assert found["policy.target"].level is Level.WARNING
+    assert "ever shows, 16" in found["policy.target"].detail

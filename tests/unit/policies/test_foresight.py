@@ -314,7 +314,7 @@ def test_the_least_width_that_lasts_is_chosen():
     assert flat.width < steep.width
 
 
-def test_a_backlog_is_worth_more_width():
+def test_a_backlog_is_worth_more_width_T23():
     present = BEARS[0]
     few, many = (cheapest(BEARS[1:], present, growth(q)).width for q in (0.0, 2000.0))
     assert few < many

@@ -103,6 +103,22 @@ def test_a_step_of_demand_is_met_by_several_widths_at_once():
     assert max(p.width for p in said) >= 9
 
 
+def test_a_burst_of_long_prompts_is_met_by_its_backlog_before_any_ttft_tells_T23():
+    # 1 -> 8 requests/s of 8,000 tokens, of which 4.5 are served: 3.5 a second wait.
+    made, tokens = policy(), {"prompt_tokens_mean": 8000.0}
+    run(made, 2, [1.0] * 60, **tokens)
+    grown = None
+    for tick in range(6):
+        burst = seen(60 + tick, 2, 8.0, queue=3.5 * 5 * (tick + 1), **tokens, completion_rps=4.5,
+                     running=32.0, ttft_p95_s=0.4)  # fmt: skip
+        grown = made.propose(burst)
+        if grown.width > 2:
+            break
+    assert grown.width > 2
+    assert tick < 3  # 52 waiting are 12 s of work; the first of them would be seen after 5 s
+    assert "waiting" in grown.reason
+
+
 def test_a_demand_that_has_just_jumped_is_looked_at_once_more():
     made = policy()
     run(made, 4, [18.0] * 60)

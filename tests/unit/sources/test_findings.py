@@ -14,6 +14,8 @@ from autoscaler.sources._findings import (
     interval_finding,
     label_finding,
     objective_finding,
+    range_findings,
+    shortest_range_s,
     signal_findings,
     window_finding,
 )
@@ -34,6 +36,42 @@ def test_a_window_holds_at_least_two_scrapes_better_four_M25(
     window_s: float, interval_s: float, level: Level
 ):
     assert window_finding(window_s, interval_s).level is level
+
+
+@pytest.mark.parametrize(
+    ("query", "range_s"),
+    [
+        ("sum(rate(x_total[15s]))", 15),
+        ("rate(x_total{a='[5s]', b=\"c\"}[1m30s])", 90),
+        ("sum(rate(x_total[5m])) / sum(increase(y_total [ 500ms ]))", 0.5),
+        ("max_over_time(sum(rate(x_total[2m]))[1h:10s])", 120),
+        ("last_over_time(gauge[5s])", None),
+        ("gauge{a='rate(x[1s])'}", None),
+        ("sum(gauge)", None),
+    ],
+)
+def test_the_shortest_range_that_something_changes_over_is_found_M25(
+    query: str, range_s: float | None
+):
+    assert shortest_range_s(query) == range_s
+
+
+@pytest.mark.parametrize(
+    ("scrape_s", "refused", "warned"),
+    [(30, True, True), (7.5, False, True), (5, False, True), (3, False, False)],
+)
+def test_a_rate_over_15_s_with_a_scrape_each_30_s_is_refused_M25(
+    scrape_s: float, refused: bool, warned: bool
+):
+    queries = {"arrival_rps": "sum(rate(requests_total[15s]))"}
+    given = {"url": "http://x", "queries": queries, "scrape_interval_s": scrape_s}
+    if refused:
+        with pytest.raises(ConfigError, match=r"queries: arrival_rps: must look back over .*15 s"):
+            from_mapping(prometheus.Params, given, "file.yaml")
+    else:
+        from_mapping(prometheus.Params, given, "file.yaml")
+    found = range_findings(queries, scrape_s)
+    assert [f.level for f in found] == [Level.WARNING] * warned
 
 
 @pytest.mark.parametrize(
