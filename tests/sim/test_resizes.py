@@ -239,3 +239,20 @@ def test_the_ramp_of_the_near_zero_downtime_study(preset, over_s, failed):
     result = ramp(preset)
     assert over_s[0] <= result["slo"]["windows_over_s"] <= over_s[1]
     assert failed[0] <= result["requests"]["failed"] <= failed[1]
+
+
+def test_a_drain_loses_nobody_and_whoever_is_killed_5_s_on_enters_at_the_penalty_A28():
+    load = steady(2.0, 60, output_tokens=400)
+    drained = fleet(load, model(leaving="drain"), width=4)
+    killed = fleet(load, model(prepare_s=5.0, leaving="abort"), width=4)
+    for world in (drained, killed):
+        world.advance(20.0)
+        assert world.request(2, 4, 20.0).result is SetResult.APPLIED
+        play_out(world)
+    assert (drained.engine.outcome == COMPLETED).all()
+    lost = killed.engine.outcome == ABORTED
+    assert lost.any()
+    assert set(killed.engine.finish_s[lost].round(6)) == {25.0}
+    result = score(killed, Slo())
+    assert result["requests"]["failed"] == lost.sum()
+    assert result["slo"]["windows_ok_ratio"] < score(drained, Slo())["slo"]["windows_ok_ratio"]

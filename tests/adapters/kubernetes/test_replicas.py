@@ -384,17 +384,20 @@ def test_a_roll_out_with_surge_is_no_width_and_nothing_is_written_until_it_is_ov
     cluster.create("apps/v1", "deployments", "a", {"replicas": 100, **DEPLOYMENT})
     target = cluster.scale("deployment", max_width=1000)
     free = Limits(settle_s=0.0, cooldown_down_s=0.0, scale_down_window_s=0.0)
-    controller = Controller(Static(Width(120)), Guards(free))
+    controller = Controller(Static(Width(100)), Guards(free))
     decisions = []
-    for tick, said in enumerate([SURGE] * 20 + [OVER] * 2):
+    for tick, said in enumerate([OVER] + [SURGE] * 20 + [OVER] * 2):
+        if tick:  # growth is wanted as soon as the roll-out has begun
+            controller.policy = Static(Width(120))
         cluster.status("apps/v1", "deployments", "a", **said)
         width = target.read()
         assert width.present == 100
         obs = replace(observation(tick, 1_000.0 + 5.0 * tick), width=width)
         decisions.append(controller.step(replace(obs, capabilities=target.capabilities())))
-    assert {decision.width for decision in decisions[:20]} == {None}
-    assert "replicas: 125 of 100" in decisions[19].reason
-    assert [decision.width for decision in decisions[20:]] == [120, 120]
+    assert {decision.width for decision in decisions[:21]} == {None}
+    assert decisions[1].code == "adopted"
+    assert "replicas: 125 of 100" in decisions[20].reason
+    assert [decision.width for decision in decisions[21:]] == [120, 120]
 
 
 def test_two_revisions_of_a_stateful_set_are_a_roll_out_G30(cluster: Cluster) -> None:

@@ -312,9 +312,10 @@ def test_a_percentage_is_of_what_serves_and_not_of_what_starts_G41():
     ask = policy(signal="queue_depth", target=1.0, up_rates=(percent(20.0, 15.0),))
     steady = ask.propose(observation(0, 1000.0, 10, queue_depth=60.0))
     assert steady.width == 12
-    starting = ask.propose(of(observation(1, 1060.0, queue_depth=60.0), 15, 10))
+    ask.propose(of(observation(1, 1005.0, queue_depth=60.0), 15, 10))
+    starting = ask.propose(of(observation(2, 1060.0, queue_depth=60.0), 15, 10))
     assert starting.width == 15  # not 18
-    served = ask.propose(observation(2, 1120.0, 15, queue_depth=60.0))
+    served = ask.propose(observation(3, 1120.0, 15, queue_depth=60.0))
     assert served.width == 18
 
 

@@ -211,15 +211,15 @@ def test_params_name_key_rule_and_value(params, message):
 
 
 def test_leaving_a_panic_keeps_what_the_load_needs_although_little_is_ready_G35():
-    policy = kpa(target=1.0, max_up_ratio=1000.0)
+    policy = kpa(target=1.0, max_up_ratio=1000.0, max_down_ratio=2.0)
     assert policy.decide(100, 1000, 40, 1000.0) == (1000, "panic")
-    # The burst lasts: its growth is on the way, 40 are ready, and the panic is a minute old.
-    assert policy.decide(1000, 1000, 40, 1061.0, resizing=True)[0] == 1000
-    assert policy.decide(1000, 1000, 600, 1122.0)[0] == 1000
-    # It is over: back by no more than the rate, and not to what happened to be ready.
-    gradual = kpa(target=1.0, max_up_ratio=1000.0, max_down_ratio=2.0)
-    gradual.decide(1000, 1000, 40, 1000.0)
-    assert gradual.decide(1, 1, 1000, 1061.0) == (500, "stable")
+    # A minute later its growth is on the way and 40 are ready: nothing of it is undone.
+    assert policy.decide(60, 60, 40, 1061.0, resizing=True) == (1000, "panic")
+    # It serves, and the burst is over: back by no more than the rate, and not to 40.
+    assert policy.decide(60, 60, 1000, 1122.0) == (500, "stable")
+    lasting = kpa(target=1.0, max_up_ratio=1000.0)
+    lasting.decide(100, 1000, 40, 1000.0)
+    assert lasting.decide(1000, 1000, 600, 1061.0)[0] == 1000
 
 
 def test_steps_of_one_do_not_prolong_a_panic_and_a_new_breach_does_G36():
