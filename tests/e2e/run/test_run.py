@@ -77,6 +77,20 @@ def test_a_blocked_target_neither_delays_the_others_nor_the_end(world):
     assert clock.now_s() - began_s < 1.5  # 0.7 s for the stuck one, and the interpreter's end
 
 
+def test_a_program_that_sees_no_engine_says_so_instead_of_looking_well_M10(world):
+    world.add_target("chat", policy="static:1", guards=FREE)
+    world.metrics("chat")  # an answer, in which nothing is of this model
+    world.save()
+    process = world.start()
+    world.await_true(lambda: len(world.entries()) >= 15)  # a window of 1 s and more
+    assert process.page("/healthz").text == "ok\n"
+    page = process.page("/readyz")
+    assert (page.status_code, page.text) == (503, "chat: its source selects no series\n")
+    assert world.read_state("chat").get("writes", []) == []
+    world.metrics("chat", QUIET)
+    world.await_true(lambda: process.page("/readyz").status_code == 200)
+
+
 def test_after_a_kill_the_next_process_takes_up_the_resize_and_the_log_goes_on_A30(world):
     target = world.add_target("chat")
     target["target"]["resize_reads"] = 25
@@ -112,7 +126,7 @@ def test_a_changed_file_is_taken_up_and_garbage_is_refused_with_the_old_one_kept
     world.config.write_text("targets: [", encoding="utf-8")
     refused = process.await_line("config_refused")
     assert "must be valid YAML" in refused["problems"][0]
-    policy.write_text("kind: static\nwidth: -5\n", encoding="utf-8")
+    world._write("mine.yaml", "kind: static\nwidth: -5\n")
     world.save()
     refused = process.await_line("config_refused", 2)
     assert "mine.yaml: width: must be a whole number >= 0; got -5" in refused["problems"][0]
@@ -122,7 +136,7 @@ def test_a_changed_file_is_taken_up_and_garbage_is_refused_with_the_old_one_kept
     current = ("autoscaler_config_last_reload_successful",)
     world.await_true(lambda: samples(process.page("/metrics").text)[current] == 0)
 
-    policy.write_text("kind: static\nwidth: 5\n", encoding="utf-8")
+    world._write("mine.yaml", "kind: static\nwidth: 5\n")  # at once, or half of it is taken up
     assert process.await_line("config_taken_up")["changed"] == ["chat"]
     world.await_true(lambda: samples(process.page("/metrics").text)[current] == 1)
     world.await_true(lambda: world.read_state("chat")["effective"] == 5)
