@@ -15,6 +15,9 @@ _SCRAPER_LABELS = frozenset(
 """Labels that say who scraped: two jobs or two replicas of Prometheus see the same engine, and it
 must not count twice."""
 
+Scraper = tuple[tuple[str, str], ...]
+"""The values of these labels."""
+
 
 class Rounds:
     """Finds the scrapes that are new in a range and groups those of all targets.
@@ -22,6 +25,10 @@ class Rounds:
     All samples of one scrape of one target bear the same time; targets are scraped at different
     times. A round is whole when each live target is in it, or when one comes for the second time:
     then the others have missed their turn.
+
+    Where several scrape one target, one of them is listened to until it is silent. A sample bears
+    the time at which its scrape began, not that at which the page was made: two scrapes that
+    overlap may show a counter going back, which would pass for a restart.
 
     Args:
         preset: which series mean what.
@@ -40,10 +47,13 @@ class Rounds:
         self._target_labels = tuple(target_labels)
         self._interval_s = scrape_interval_s
         self._stale_after_s = 2.5 * scrape_interval_s
+        # Before a window takes the silence for a hole, and after a scrape that is merely late.
+        self._silent_after_s = 1.5 * scrape_interval_s
         # Longer than a range: what is forgotten must not be found in one again.
         self._forget_after_s = 2 * range_s + 10 * scrape_interval_s
         self._newest_s: dict[str, float] = {}
         self._sizes: dict[str, int] = {}
+        self._heard: dict[str, set[Scraper]] = {}
         self._pending: dict[str, tuple[float, Page]] = {}
         self.interval_s: float | None = None
 
@@ -62,15 +72,19 @@ class Rounds:
         self._measure(series)
         scrapes = sorted(self._unseen(series).items(), key=lambda item: item[0])
         whole = []
-        for (at_s, target), samples in scrapes:
+        for (at_s, target), (samples, scrapers) in scrapes:
+            heard = self._heard.get(target, scrapers)
+            if heard.isdisjoint(scrapers) and at_s - self._newest_s[target] < self._silent_after_s:
+                continue
             if len(samples) < self._sizes.get(target, 0) and now_s - at_s < self._interval_s:
                 # Remote writing delivers the series of one scrape one by one: the rest is to come.
                 continue
             self._sizes[target] = len(samples)
             self._newest_s[target] = at_s
+            self._heard[target] = scrapers
             whole.append((at_s, target, samples))
         for target in [t for t, at in self._newest_s.items() if now_s - at > self._forget_after_s]:
-            del self._newest_s[target], self._sizes[target]
+            del self._newest_s[target], self._sizes[target], self._heard[target]
         live = {t for t, at_s in self._newest_s.items() if now_s - at_s <= self._stale_after_s}
         for at_s, target, samples in whole:
             if target in self._pending:
@@ -79,17 +93,27 @@ class Rounds:
             if live <= self._pending.keys():
                 yield self._take()
 
-    def _unseen(self, series: Sequence[Series]) -> dict[tuple[float, str], list[Sample]]:
-        """Samples that are newer than the last scrape taken of their target, by time and target."""
-        scrapes: dict[tuple[float, str], list[Sample]] = {}
+    def _unseen(
+        self, series: Sequence[Series]
+    ) -> dict[tuple[float, str], tuple[list[Sample], set[Scraper]]]:
+        """What is newer than the last scrape taken of its target, by time and target.
+
+        Samples, and who scraped them: several where a page's own series bear such labels.
+        """
+        scrapes: dict[tuple[float, str], tuple[list[Sample], set[Scraper]]] = {}
         for one in series:
             target = self._target(one.labels)
             name, labels = one.labels.get("__name__", ""), _series_labels(one.labels)
+            scraper = tuple(
+                sorted(item for item in one.labels.items() if item[0] in _SCRAPER_LABELS)
+            )
             before_s = self._newest_s.get(target, -math.inf)
             for at_s, value in reversed(one.points):
                 if at_s <= before_s:
                     break
-                scrapes.setdefault((at_s, target), []).append(Sample(name, labels, value))
+                samples, scrapers = scrapes.setdefault((at_s, target), ([], set()))
+                samples.append(Sample(name, labels, value))
+                scrapers.add(scraper)
         return scrapes
 
     def _measure(self, series: Sequence[Series]) -> None:

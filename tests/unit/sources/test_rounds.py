@@ -77,7 +77,26 @@ def test_who_scraped_tells_no_targets_apart_T12():
         series("a", [0.0, 5.0], job="one", prometheus_replica="x"),
         series("a", [2.0, 7.0], job="two", prometheus_replica="y"),
     ]
-    assert [at_s for at_s, _ in taken(target, 8.0, *found)] == [0.0, 2.0, 5.0, 7.0]
+    assert [at_s for at_s, _ in taken(target, 8.0, *found)] == [0.0, 5.0]
+
+
+def test_of_two_who_scrape_one_target_the_second_is_heard_once_the_first_is_silent_T12():
+    target = rounds()
+    one, two = {"job": "one"}, {"job": "two"}
+    both = [series("a", [0.0, 5.0], **one), series("a", [0.1, 5.1], **two)]
+    assert taken(target, 6.0, *both) == [(0.0, ["a"]), (5.0, ["a"])]
+    gone = [series("a", [5.0], **one), series("a", [5.1, 10.1, 15.1], **two)]
+    assert taken(target, 16.0, *gone) == [(15.1, ["a"])]
+    back = [series("a", [16.0, 21.0], **one), series("a", [15.1, 20.1], **two)]
+    assert taken(target, 22.0, *back) == [(20.1, ["a"])]
+
+
+def test_labels_of_a_pages_own_series_are_no_second_scraper_T12():
+    target = rounds()
+    first = [series("a", [0.0], replica="x"), series("a", [0.0], RUNNING, replica="y")]
+    assert taken(target, 1.0, *first) == [(0.0, ["a"])]
+    more = [*(series("a", [5.0], name, replica="y") for name in (WAITING, RUNNING))]
+    assert taken(target, 6.0, *more) == [(5.0, ["a"])]
 
 
 def test_the_interval_that_is_seen_is_measured():
