@@ -13,8 +13,8 @@ from autoscaler.window import RollingMax, RollingPercentile
 
 _MEMORIES_S = (45.0, 90.0, 180.0, 360.0, 720.0)
 _JUMP_SIGMAS = 5.0
-_SLOPE_PRIOR_PER_S = 1.0 / 1000.0
-"""A demand that grows by its own size in 1,000 s is as steep as is believed without evidence."""
+_SLOPE_PRIOR_PER_S = 1.0 / 500.0
+"""A demand that grows by its own size in 500 s is as steep as is believed without evidence."""
 _SMOOTH_SAMPLES = 3
 _ERROR_EVERY_S = 30.0
 _LEAST_RPS = 0.1
@@ -23,11 +23,11 @@ _RECURRING = 2
 _STRANGEST = 20.0
 _ABOVE_PEAK = 0.12
 """Error believed at a demand that is the highest seen: share of it."""
-_MOST_GROWTH = 0.3
+_MOST_GROWTH = 0.5
 """Of the demand itself, within one horizon: the steepest slope that is believed."""
 _DRIFT_S = 30.0
 _MINUTE_S = 60.0
-_REFUTED = 2.0
+_REFUTED = 1.0
 """Squared deviations, in units of noise, from which on a line is held to be refuted."""
 
 

@@ -72,9 +72,9 @@ def cheapest(candidates: Iterable[Bears], present: Bears, growth: Growth) -> Bea
         left = min(queue, bears.waiting / 2)
         if backlog.breach_s(left, then, bears.rps, bears.waiting) < growth.cover_s:
             continue
-        likely_then = Line(line.at(lead_s), line.slope_rps_per_s)
+        middle = Line(line.at(lead_s + growth.cover_s / 2.0), 0.0)
         drain_s = min(
-            backlog.drain_s(likely, likely_then, bears.rps, _DRAINED * bears.most), _LONGEST_DRAIN_S
+            backlog.drain_s(likely, middle, bears.rps, _DRAINED * bears.most), _LONGEST_DRAIN_S
         )
         cost = bears.width * growth.held_s + growth.catch_up * drain_s
         if cost < least:

@@ -25,6 +25,9 @@ _RETURN_RATIO = 0.92
 """A width that had to be left is returned to only below this share of the load it was left at."""
 _BEARS_MORE = 1.02
 _NOISE_SIGMAS = 3.0
+_DOUBT_SIGMAS = 2.0
+_WORTH_S = 600.0
+"""A shrink that is expected to last less than this is not begun."""
 _SHORTEST_HISTORY_S = 240.0
 """Before as long, the correction and the noise are too little known for a shrink."""
 _LONGEST_SAVING_S = 4 * 3600.0
@@ -69,7 +72,7 @@ class Params:
     """
 
     lead_s: float = 120.0
-    quantile: float = 0.9
+    quantile: float = 0.85
     error_memory_s: float = 3600.0
     prior_error_ratio: float = 0.05
     wait_ratio: float = 0.4
@@ -228,7 +231,7 @@ class ModelBased:
             f"{line.level_rps:.3g} rps now, {upper.at(lead_s):.3g} expected in {lead_s:.0f} s, "
             f"width {width} bears {present.rps:.3g}, {waiting:.0f} waiting"
         )
-        young = outlook.forecast.history_s < 2 * self._slo.window_s
+        young = outlook.forecast.history_s < 4 * self._slo.window_s
         if young and waiting < present.waiting / 2:
             return Proposal(width, "confirming", f"{seen}; too short a history to foretell from")
         if outlook.forecast.surprised:
@@ -310,6 +313,9 @@ class ModelBased:
                 continue
             if self._last_reversal(obs) and bears.rps < self._outlook.forecast.peak_rps(obs.now_s):
                 continue  # once down, there would be no way up within the hour
+            likely = Line(upper.level_rps, line.slope_rps_per_s)
+            if backlog.breach_s(0.0, likely, bears.rps, bears.waiting / 2) < _WORTH_S:
+                continue  # on a rise it would have to be taken back: nothing saved, two reversals
             if (width - bears.width) * min(safe_s, _LONGEST_SAVING_S) < cost:
                 continue
             reason = (
@@ -345,7 +351,7 @@ class ModelBased:
         noise_rps = _NOISE_SIGMAS * forecast.noise_rps
         held_s = outlook.hold.remaining_s(obs.now_s) + outlook.leave.value_s
         # What seems to fall may be noise: it counts as fallen by what is beyond that.
-        doubt_rps = max(_NOISE_SIGMAS * forecast.noise_at(held_s) - noise_rps, 0.0)
+        doubt_rps = max(_DOUBT_SIGMAS * forecast.noise_at(held_s) - noise_rps, 0.0)
         level_rps = min(line.at(held_s) + doubt_rps, line.level_rps)
         # What noise may add some day must not ask for growth: a constant load whose width was left
         # would be gone back to.
