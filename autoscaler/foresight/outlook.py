@@ -4,7 +4,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from autoscaler.foresight.correction import Correction
-from autoscaler.foresight.curves import Curves, Mix
+from autoscaler.foresight.curves import SHARES, Curves, Mix
 from autoscaler.foresight.forecast import Forecast
 from autoscaler.foresight.lead import Hold, LeadTime
 from autoscaler.foresight.mix import MixTracker
@@ -104,7 +104,10 @@ class Outlook:
         # Where latency and not the queue is the limit, nothing may wait at all.
         limited = curve.bearable_rps < _LATENCY_LIMITED * curve.capacity_rps
         most = 0.0 if limited else slo_s * factor * curve.capacity_rps
-        return Bears(width, rps, max(self._wait_ratio * most, 1.0), max(most, 1.0))
+        demand_rps = self.forecast.line.level_rps if self.forecast.line else 0.0
+        share = min(demand_rps / factor, SHARES[-1] * curve.capacity_rps)
+        unqueued_s = curve.ttft_at(share) / factor
+        return Bears(width, rps, max(self._wait_ratio * most, 1.0), max(most, 1.0), unqueued_s)
 
     def all_bear(self, widths: Iterable[int]) -> list[Bears]:
         """What each of these bears, as far as it is known."""

@@ -21,12 +21,18 @@ class Bears:
         rps: arrivals a second within the objective, >= 0.
         waiting: requests that may wait as far as plans go, > 0.
         most: requests that wait where the objective is just missed, >= waiting.
+        unqueued_s: p95 TTFT at the present demand while nothing waits for long, s.
     """
 
     width: int
     rps: float
     waiting: float
     most: float
+    unqueued_s: float
+
+    def ttft_p95_s(self, queue: float) -> float:
+        """Predicted for who comes while so many wait: what it takes, and what waits before it."""
+        return self.unqueued_s + queue / self.rps if self.rps > 0 else math.inf
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,16 +59,31 @@ class Growth:
     held_s: float
     catch_up: float
 
+    @property
+    def then(self) -> Line:
+        """Demand as planned for, from when the new width serves on."""
+        return Line(self.upper.at(self.lead_s), self.line.slope_rps_per_s)
+
+    def queue(self, present: Bears) -> float:
+        """Requests that wait when the new width begins to serve, at most as planned for."""
+        before = backlog.after(self.waiting, self.upper, present.rps, self.lead_s)
+        return before + self.pause_s * self.then.level_rps
+
+
+def settled(chosen: Bears, present: Bears, growth: Growth) -> float:
+    """Requests that still wait when the chosen width has served as long as it has to last."""
+    queue = growth.queue(present)
+    return backlog.after(queue, growth.then, chosen.rps, growth.cover_s)
+
 
 def cheapest(candidates: Iterable[Bears], present: Bears, growth: Growth) -> Bears | None:
     """The candidate that lasts and costs least, paid width and time out of the objective alike.
 
     None: none of them lasts.
     """
-    lead_s, line, upper = growth.lead_s, growth.line, growth.upper
-    then = Line(upper.at(lead_s), line.slope_rps_per_s)
-    rejected = growth.pause_s * then.level_rps
-    queue = backlog.after(growth.waiting, upper, present.rps, lead_s) + rejected
+    lead_s, line = growth.lead_s, growth.line
+    then = growth.then
+    queue = growth.queue(present)
     likely = backlog.after(growth.waiting, line, present.rps, lead_s)
     likely += growth.pause_s * line.at(lead_s)
     chosen, least = None, math.inf

@@ -12,7 +12,7 @@ from autoscaler.errors import ConfigError
 from autoscaler.foresight import backlog
 from autoscaler.foresight.forecast import Line
 from autoscaler.foresight.outlook import Outlook, Priors, permitted
-from autoscaler.foresight.sizing import Bears, Growth, cheapest, lot_s
+from autoscaler.foresight.sizing import Bears, Growth, cheapest, lot_s, settled
 from autoscaler.model import Observation, Proposal, Resize, Tristate
 from autoscaler.parameters import require_number
 from autoscaler.ports import PolicyContext
@@ -229,7 +229,9 @@ class ModelBased:
             self._wanted_since_s = obs.now_s
         seen = (
             f"{line.level_rps:.3g} rps now, {upper.at(lead_s):.3g} expected in {lead_s:.0f} s, "
-            f"width {width} bears {present.rps:.3g}, {waiting:.0f} waiting"
+            f"width {width} bears {present.rps:.3g}, {waiting:.0f} waiting: "
+            f"p95 TTFT {_show(obs.metrics.ttft_p95_s.at_least)} s now, "
+            f"{present.ttft_p95_s(backlog.after(waiting, upper, present.rps, lead_s)):.2g} s then"
         )
         young = outlook.forecast.history_s < 4 * self._slo.window_s
         if young and waiting < present.waiting / 2:
@@ -246,8 +248,13 @@ class ModelBased:
         chosen = cheapest(wider, present, growth)
         if chosen is None:
             return self._infeasible(present, wider, seen)
-        self._hurt[width] = (obs.now_s, line.level_rps / present.rps)
-        reason = f"{seen}; width {chosen.width} bears {chosen.rps:.3g}"
+        if line.at(lead_s) < present.rps:  # left without a rise to blame: it bears less than said
+            self._hurt[width] = (obs.now_s, line.level_rps / present.rps)
+        left = settled(chosen, present, growth)
+        reason = (
+            f"{seen}; width {chosen.width} bears {chosen.rps:.3g}: "
+            f"p95 TTFT {chosen.ttft_p95_s(left):.2g} s {cover_s:.0f} s later"
+        )
         return Proposal(chosen.width, "demand_ahead", reason)
 
     def _no_less(self, line: Line, present: Bears, waiting: float) -> Line:
@@ -320,10 +327,15 @@ class ModelBased:
                 continue
             reason = (
                 f"{level}; width {bears.width} bears {bears.rps:.3g}, at most "
-                f"{upper.level_rps:.3g} expected: safe for {_long(safe_s)}"
+                f"{upper.level_rps:.3g} expected: p95 TTFT {_show(metrics.ttft_p95_s.value)} s "
+                f"now, {bears.ttft_p95_s(waiting):.2g} s there; safe for {_long(safe_s)}"
             )
             return Proposal(bears.width, "demand_fits", reason)
-        return Proposal(width, "steady", f"{level}, up to {upper.level_rps:.3g} expected")
+        reason = (
+            f"{level}, up to {upper.level_rps:.3g} expected in {least_s:.0f} s: p95 TTFT "
+            f"{_show(metrics.ttft_p95_s.value)} s now, {present.ttft_p95_s(waiting):.2g} s expected"
+        )
+        return Proposal(width, "steady", reason)
 
     def _last_reversal(self, obs: Observation) -> bool:
         """Whether a shrink would use up the changes of direction that the guards allow an hour."""
@@ -376,7 +388,7 @@ def _rounded(value: float) -> float:
 
 
 def _show(value: float | None) -> str:
-    return "unknown" if value is None else f"{value:.3g}"
+    return "unknown" if value is None else f"{value:.2g}"
 
 
 def _long(duration_s: float) -> str:

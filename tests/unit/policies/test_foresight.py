@@ -304,11 +304,11 @@ def growth(waiting, catch_up=20.0, slope=0.0):
     return Growth(waiting, line, line, 100.0, 0.0, 145.0, 400.0, catch_up)
 
 
-BEARS = [Bears(w, 5.0 * w, 10.0 * w, 25.0 * w) for w in range(4, 17)]
+BEARS = [Bears(w, 5.0 * w, 10.0 * w, 25.0 * w, 0.1) for w in range(4, 17)]
 
 
 def test_the_least_width_that_lasts_is_chosen():
-    assert cheapest(BEARS[1:], Bears(3, 15.0, 30.0, 75.0), growth(0.0)).width >= 5
+    assert cheapest(BEARS[1:], Bears(3, 15.0, 30.0, 75.0, 0.1), growth(0.0)).width >= 5
     steep = cheapest(BEARS[1:], BEARS[0], growth(0.0, slope=0.1))
     flat = cheapest(BEARS[1:], BEARS[0], growth(0.0, slope=0.01))
     assert flat.width < steep.width
