@@ -24,7 +24,7 @@ _HURT_S = 6 * 3600.0
 _RETURN_RATIO = 0.92
 """A width that had to be left is returned to only below this share of the load it was left at."""
 _BEARS_MORE = 1.02
-_NOISE_SIGMAS = 3.0
+_NOISE_SIGMAS = 3.5
 _DOUBT_SIGMAS = 2.0
 _WORTH_S = 600.0
 """A shrink that is expected to last less than this is not begun."""
@@ -242,7 +242,9 @@ class ModelBased:
             return Proposal(width, "confirming", f"{seen}; for less than {confirm_s:.0f} s")
         wider = outlook.all_bear(w for w in permitted(obs) if w > width)
         cover_s = self._cover_s(present, line, pause_s)
-        held_s = max(cover_s, self.params.trend_s if stuck else outlook.hold.window_s + lead_s)
+        # What is grown to is paid for until a shrink that was wished for at once is over.
+        back_s = self._settle_s + outlook.hold.window_s + outlook.leave.value_s + lead_s
+        held_s = max(cover_s, self.params.trend_s if stuck else back_s)
         catch_up = self.params.catch_up_ratio * width
         growth = Growth(waiting, line, upper, lead_s, pause_s, cover_s, held_s, catch_up)
         chosen = cheapest(wider, present, growth)
