@@ -26,6 +26,9 @@ _RETURN_RATIO = 0.92
 _BEARS_MORE = 1.02
 _NOISE_SIGMAS = 3.5
 _DOUBT_SIGMAS = 2.0
+_GROWS_AFTER_WINDOWS = 4
+_COSTLY_AFTER_WINDOWS = 20
+"""Before as long, a rise alone, with nothing waiting, may be the noise of the first minutes."""
 _WORTH_S = 600.0
 """A shrink that is expected to last less than this is not begun."""
 _SHORTEST_HISTORY_S = 240.0
@@ -233,8 +236,9 @@ class ModelBased:
             f"p95 TTFT {_show(obs.metrics.ttft_p95_s.at_least)} s now, "
             f"{present.ttft_p95_s(backlog.after(waiting, upper, present.rps, lead_s)):.2g} s then"
         )
-        young = outlook.forecast.history_s < 4 * self._slo.window_s
-        if young and waiting < present.waiting / 2:
+        windows = _COSTLY_AFTER_WINDOWS if costly else _GROWS_AFTER_WINDOWS
+        young = outlook.forecast.history_s < windows * self._slo.window_s
+        if young and waiting < present.waiting / 2 and line.level_rps < present.rps:
             return Proposal(width, "confirming", f"{seen}; too short a history to foretell from")
         if outlook.forecast.surprised:
             return Proposal(width, "confirming", f"{seen}; demand has just jumped, how far?")

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from autoscaler import profiles
 from autoscaler.engine.capacity import Criterion, capacity_rps
-from autoscaler.foresight.backlog import after, breach_s
+from autoscaler.foresight.backlog import after, breach_s, drain_s
 from autoscaler.foresight.correction import Correction
 from autoscaler.foresight.curves import SHARES, Curves, Mix
 from autoscaler.foresight.forecast import Forecast, Line
@@ -287,6 +287,26 @@ def test_a_growth_that_failed_teaches_no_lead_time():
     lead.observe(status(observation(0, 5.0), 2, Resize(2, 4, 0.0)))
     lead.observe(status(observation(1, 300.0), 2, None))
     assert lead.value_s == 120.0
+
+
+@pytest.mark.parametrize("slope", [-0.05, 0.0, 0.02])
+@pytest.mark.parametrize("spare", [-1.0, 2.0, 5.0])
+def test_a_backlog_is_gone_when_the_sum_of_seconds_says_so(slope, spare):
+    queue, limit, rate, step_s = 300.0, 50.0, 20.0, 0.05
+    line, at_s = Line(rate - spare, slope), 0.0
+    while queue > limit and at_s < 2000.0:
+        queue += (line.at(at_s) - rate) * step_s
+        at_s += step_s
+    expected = at_s if at_s < 2000.0 else math.inf
+    assert drain_s(300.0, line, rate, limit) == pytest.approx(expected, rel=0.01)
+
+
+def test_what_is_seen_late_is_expected_to_have_gone_on_meanwhile():
+    late, on_time = (Forecast(30.0, 0.9, 3600.0, 0.05) for _ in range(2))
+    for i in range(120):
+        on_time.add(5.0 * i, 10.0 + 0.02 * 5.0 * i, 100.0)
+        late.add(5.0 * i, 10.0 + 0.02 * (5.0 * i - 40.0), 100.0, age_s=40.0)
+    assert late.line.level_rps == pytest.approx(on_time.line.level_rps, abs=0.1)
 
 
 def test_the_hold_of_the_guards_runs_down_while_less_is_wished_for():

@@ -96,6 +96,46 @@ def test_the_reason_tells_what_was_seen_expected_and_chosen():
     reason = next(p.reason for p in said if p.width > 4)
     for part in ("rps now", "expected in 120 s", "width 4 bears", "waiting", "width 5 bears"):
         assert part in reason
+    # What was seen, what staying would lead to, and what the choice does.
+    assert "p95 TTFT 0.3 s now" in reason
+    assert "s then; width 5" in reason
+    assert reason.count("p95 TTFT") == 2
+
+
+def test_a_rise_in_the_first_minutes_is_no_reason_for_what_interrupts():
+    can = replace(CAN, pause_s=60.0)
+    said = run(policy(), 4, [14.0 + 0.1 * i for i in range(50)], can=can)
+    early = next(p for p in said if p.code == "confirming")
+    assert "too short a history" in early.reason
+    assert {p.width for p in said} == {4}
+
+
+def test_on_a_rise_nothing_is_given_back():
+    said = run(policy(), 9, [28.0 + 0.1 * i for i in range(80)])
+    # Width 8 bears 39, and would be left again within ten minutes.
+    assert {p.width for p in said} == {9}
+
+
+def resized(made, tick, before, after):
+    """The tick in which a resize is in flight."""
+    obs = seen(tick, before, 30.0)
+    made.propose(replace(obs, resize=Resize(before, after, obs.now_s)))
+
+
+@pytest.mark.parametrize(("budget", "width"), [(4, 8), (2, 10), (None, 8)])
+def test_the_last_change_of_direction_of_an_hour_is_kept_for_growth(budget, width):
+    made = model_based.build(
+        Params(spare_widths=0.0),
+        PolicyContext(Slo(), 5.0, profiles.load("assumed-wide"), max_reversals_per_hour=budget),
+    )
+    rates = [48.0] * 40 + [30.0] * 20
+    for tick, rps in enumerate(rates):
+        made.propose(seen(tick, 10, rps))
+    for tick, (before, after) in enumerate([(10, 9), (9, 10)], len(rates)):
+        resized(made, tick, before, after)  # down and up: one change of direction
+    said = [made.propose(seen(tick, 10, 30.0)) for tick in range(62, 180)]
+    assert said[-1].width <= width
+    assert (said[-1].width == 10) is (budget == 2)
 
 
 def test_a_step_of_demand_is_met_by_several_widths_at_once():
