@@ -334,6 +334,18 @@ def test_kserve_is_proven_by_its_workload_and_conditions_A01(
     assert "not true: Ready" in status.detail
 
 
+def test_a_roll_out_behind_a_kserve_service_is_one_G30(
+    cluster: Cluster, service: Callable[..., kserve.KServe]
+) -> None:
+    cluster.create(*SERVICE, {"replicas": 100})
+    cluster.status(*SERVICE, conditions=READY)
+    cluster.create("apps/v1", "deployments", "a-kserve", {"replicas": 100, **DEPLOYMENT})
+    target = service()
+    for said, resizing in ((SURGE, True), (OVER, None)):
+        cluster.status("apps/v1", "deployments", "a-kserve", **said)
+        assert target.read().resizing is resizing
+
+
 def test_kserve_that_scales_by_itself_is_left_alone(
     cluster: Cluster, service: Callable[..., kserve.KServe], api: ApiServer
 ) -> None:

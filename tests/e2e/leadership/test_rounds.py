@@ -3,7 +3,7 @@
 from .rounds import Game
 
 
-def test_in_twenty_rounds_of_kills_and_freezes_only_the_holder_writes(tmp_path):
+def test_in_twenty_rounds_of_kills_and_freezes_only_the_holder_writes_A17(tmp_path):
     game = Game(tmp_path, seed=5)
     try:
         game.play(20)

@@ -90,7 +90,7 @@ def test_lateness_is_that_of_the_last_tick():
     assert seen == pytest.approx([0, 2, 0])
 
 
-def test_source_failure_holds_with_every_signal_stale_and_is_counted_M05_G09():
+def test_source_failure_holds_with_every_signal_stale_and_is_counted_M05_G08():
     setup = Setup(width=4, wish=2)
     setup.source.metrics = ObservationError("connection refused")
     entries = setup.run(600)
