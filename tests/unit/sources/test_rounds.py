@@ -99,6 +99,17 @@ def test_labels_of_a_pages_own_series_are_no_second_scraper_T12():
     assert taken(target, 6.0, *more) == [(5.0, ["a"])]
 
 
+def test_whoever_is_heard_brings_the_same_series_T12():
+    target, tokens = rounds(), "vllm:generation_tokens_total"
+    one, two = {"job": "one", "prometheus_replica": "x"}, {"job": "two", "prometheus_replica": "y"}
+    first = list(target.new(1.0, [series("a", [0.0], tokens, **one)]))
+    later = list(target.new(16.0, [series("a", [5.1, 10.1, 15.1], tokens, **two)]))
+    pages = [pages["a"] for _, pages in (*first, *later)]
+    assert len(pages) > 1
+    # Else the second one's first sample would be an increase from zero.
+    assert len({(name, labels) for page in pages for _, name, labels, _ in page.counters}) == 1
+
+
 def test_the_interval_that_is_seen_is_measured():
     target = rounds()
     taken(target, 46.0, series("a", [0.0, 15.0, 30.0, 45.0]))
