@@ -6,7 +6,7 @@ for widths by the dozen in a tick.
 
 import math
 
-from autoscaler.foresight.forecast import Line
+from autoscaler.foresight.trend import Line
 
 
 def breach_s(queue: float, line: Line, capacity_rps: float, limit: float) -> float:

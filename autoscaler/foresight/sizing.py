@@ -5,7 +5,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from autoscaler.foresight import backlog
-from autoscaler.foresight.forecast import Line
+from autoscaler.foresight.trend import Line
 
 _LONGEST_DRAIN_S = 3600.0
 _DRAINED = 0.8

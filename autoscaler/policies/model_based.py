@@ -4,25 +4,21 @@ Demand is foretold over the time that a resize takes; what each width bears of t
 lengths is found by playing the engine, and corrected by what the deployment shows of itself.
 """
 
-from collections import deque
 from dataclasses import dataclass, fields
 from typing import Any
 
 from autoscaler.errors import ConfigError
 from autoscaler.foresight import backlog
-from autoscaler.foresight.forecast import Line
+from autoscaler.foresight.caution import Caution
 from autoscaler.foresight.outlook import Outlook, Priors, permitted
 from autoscaler.foresight.sizing import Bears, Growth, cheapest, lot_s, settled
-from autoscaler.model import Observation, Proposal, Resize, Tristate
+from autoscaler.foresight.trend import Line
+from autoscaler.model import Observation, Proposal, Tristate
 from autoscaler.parameters import require_number
 from autoscaler.ports import PolicyContext
 from autoscaler.profile import Profile
 from autoscaler.window import elapsed
 
-_HOUR_S = 3600.0
-_HURT_S = 6 * 3600.0
-_RETURN_RATIO = 0.92
-"""A width that had to be left is returned to only below this share of the load it was left at."""
 _BEARS_MORE = 1.02
 _NOISE_SIGMAS = 3.5
 _DOUBT_SIGMAS = 2.0
@@ -126,18 +122,14 @@ class ModelBased:
         self._wanted_since_s: float | None = None  # growth, without a break
         self._waited = 0.0  # requests that waited in the tick before
         self._last: tuple[int, float] | None = None  # last wish made on data, and when
-        self._reversals_per_hour = context.max_reversals_per_hour
-        self._reversals: deque[float] = deque()
-        self._direction = 0  # of the last resize: 1 up, -1 down, 0 none yet
-        self._noted: Resize | None = None
-        self._hurt: dict[int, tuple[float, float]] = {}  # width left: when, at what share of load
+        self._caution = Caution(context.max_reversals_per_hour)
 
     def propose(self, obs: Observation) -> Proposal:
         """The width wanted now."""
         outlook, width = self._outlook, obs.width.present
         outlook.observe(obs)
         if obs.resize is not None:
-            self._note(obs.resize)
+            self._caution.note(obs.resize)
             self._over_s, self._wanted_since_s = obs.now_s, None
             wish = obs.resize.to_width
             if wish < obs.resize.from_width:
@@ -255,7 +247,7 @@ class ModelBased:
         if chosen is None:
             return self._infeasible(present, wider, seen)
         if line.at(lead_s) < present.rps:  # left without a rise to blame: it bears less than said
-            self._hurt[width] = (obs.now_s, line.level_rps / present.rps)
+            self._caution.left(width, line.level_rps / present.rps, obs.now_s)
         left = settled(chosen, present, growth)
         reason = (
             f"{seen}; width {chosen.width} bears {chosen.rps:.3g}: "
@@ -322,9 +314,15 @@ class ModelBased:
         for bears in self._outlook.all_bear(w for w in permitted(obs) if w < width):
             spare_rps = bears.rps * (1.0 - self.params.down_margin_ratio)
             safe_s = backlog.breach_s(0.0, upper, spare_rps, bears.waiting / 2)
-            if safe_s < least_s or waiting > bears.waiting / 2 or self._hurts(obs, bears, upper):
+            if (
+                safe_s < least_s
+                or waiting > bears.waiting / 2
+                or self._caution.hurts(bears.width, upper.level_rps / bears.rps, obs.now_s)
+            ):
                 continue
-            if self._last_reversal(obs) and bears.rps < self._outlook.forecast.peak_rps(obs.now_s):
+            if self._caution.last_reversal(
+                obs.now_s
+            ) and bears.rps < self._outlook.forecast.peak_rps(obs.now_s):
                 continue  # once down, there would be no way up within the hour
             likely = Line(upper.level_rps, line.slope_rps_per_s)
             if backlog.breach_s(0.0, likely, bears.rps, bears.waiting / 2) < _WORTH_S:
@@ -342,24 +340,6 @@ class ModelBased:
             f"{_show(metrics.ttft_p95_s.value)} s now, {present.ttft_p95_s(waiting):.2g} s expected"
         )
         return Proposal(width, "steady", reason)
-
-    def _last_reversal(self, obs: Observation) -> bool:
-        """Whether a shrink would use up the changes of direction that the guards allow an hour."""
-        budget, reversals = self._reversals_per_hour, self._reversals
-        while reversals and obs.now_s - reversals[0] >= _HOUR_S:
-            reversals.popleft()
-        turns = self._direction > 0
-        return budget is not None and turns and len(reversals) + 1 >= budget
-
-    def _note(self, resize: Resize) -> None:
-        """Count the changes of direction, as the guards do."""
-        if resize == self._noted:
-            return
-        self._noted = resize
-        direction = 1 if resize.to_width > resize.from_width else -1
-        if direction * self._direction < 0:
-            self._reversals.append(resize.requested_at_s)
-        self._direction = direction
 
     def _planned(self, obs: Observation, line: Line, present: Bears) -> Line:
         """Demand that a narrower width has to bear, from when it would serve on."""
@@ -380,13 +360,6 @@ class ModelBased:
         more_rps = max(forecast.error_rps - noise_rps, 0.0)  # which has noise in it, too
         rise = max(line.slope_rps_per_s, 0.0) + more_rps / outlook.lead.value_s
         return Line(level_rps + noise_rps, rise)
-
-    def _hurts(self, obs: Observation, bears: Bears, upper: Line) -> bool:
-        """Whether a width had to be left, not long ago, at about such a load."""
-        hurt = self._hurt.get(bears.width)
-        if hurt is None or obs.now_s - hurt[0] >= _HURT_S:
-            return False
-        return upper.level_rps > _RETURN_RATIO * hurt[1] * bears.rps
 
 
 def _rounded(value: float) -> float:

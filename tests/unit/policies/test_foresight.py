@@ -13,10 +13,11 @@ from autoscaler.engine.capacity import Criterion, capacity_rps
 from autoscaler.foresight.backlog import after, breach_s, drain_s
 from autoscaler.foresight.correction import Correction
 from autoscaler.foresight.curves import SHARES, Curves, Mix
-from autoscaler.foresight.forecast import Forecast, Line
+from autoscaler.foresight.forecast import Forecast
 from autoscaler.foresight.lead import Hold, LeadTime
 from autoscaler.foresight.mix import MixTracker
 from autoscaler.foresight.sizing import Bears, Growth, cheapest
+from autoscaler.foresight.trend import Line
 from autoscaler.model import Metrics, Resize, Signal, Slo, WidthStatus
 from autoscaler.testing import observation
 
