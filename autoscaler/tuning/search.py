@@ -90,6 +90,11 @@ class Search:
         return min(self._trials.values(), key=lambda t: (not t.kept, t.score), default=None)
 
     @property
+    def trials(self) -> list[Trial]:
+        """All that were played, trial 0 first."""
+        return list(self._trials.values())
+
+    @property
     def played(self) -> int:
         """Trials that are done."""
         return len(self._trials)

@@ -1,6 +1,7 @@
 """The policy file that a search writes: the template's comments, the values found, where from."""
 
 import re
+import textwrap
 from collections.abc import Mapping
 from dataclasses import fields
 from pathlib import Path
@@ -14,6 +15,8 @@ from autoscaler.policy_file import PolicyChoice, read_yaml
 
 MARK = "# Tuned by simulation:"
 """Begins what the file says of its origin; all from there on is written anew."""
+
+_COLUMNS = 100
 
 
 def text(choice: PolicyChoice, provenance: Mapping[str, Any]) -> str:
@@ -72,14 +75,25 @@ def _told(document: Mapping[str, Any]) -> str:
     attained, reversals = 100 * goal["attainment_ratio"], goal["reversals_per_hour"]
     lines = [
         f"{MARK} {document['trials_asked']} trials{state}, seed {document['seed']}; the least",
-        f"# GPU-hours with {attained:g} % of the windows kept, {reversals:g} reversals an hour.",
-        "#   " + document["command"],
-        f"# On what it was tuned on ({', '.join(tuned_on['cases'])}):",
+        f"# GPU-hours with {attained:g} % of the windows kept, {reversals:g} reversals an hour. By",
+        *_wrapped(document["command"], "#   "),
+        *_wrapped(f"On what it was tuned on ({', '.join(tuned_on['cases'])}):", "# "),
         *_compared(tuned_on),
-        f"# On what was held out ({', '.join(held_out['cases'])}):",
+        *_wrapped(f"On what was held out ({', '.join(held_out['cases'])}):", "# "),
         *(_compared(held_out) if held_out["tuned"] else ["#   not played: interrupted"]),
     ]
     return "\n".join(lines) + "\n"
+
+
+def _wrapped(words: str, indent: str) -> list[str]:
+    return textwrap.wrap(
+        words,
+        _COLUMNS,
+        initial_indent=indent,
+        subsequent_indent=indent,
+        break_long_words=False,
+        break_on_hyphens=False,
+    )
 
 
 def _compared(part: Mapping[str, Any]) -> list[str]:

@@ -9,8 +9,10 @@ import autoscaler.policies
 from autoscaler import plugins, policy_file, profiles, shipped
 from autoscaler.errors import ConfigError
 from autoscaler.model import Slo
+from autoscaler.parameters import ranges
 from autoscaler.ports import PolicyContext
 from autoscaler.testing import check_policy
+from autoscaler.tuning import tuned_file
 
 MODULES = sorted(
     path.stem
@@ -24,14 +26,20 @@ def test_each_policy_has_a_file_and_each_file_a_policy():
 
 
 @pytest.mark.parametrize("kind", MODULES)
-def test_the_file_names_its_policy_and_sets_every_parameter_to_its_default(kind):
+def test_the_file_names_its_policy_and_sets_every_parameter_to_its_default_or_tunes_it(kind):
     choice = policy_file.load(kind)
     assert choice.kind == choice.name == kind
     content = policy_file.read_yaml(shipped.shipped("policies", kind))
     params = fields(plugins.find("policies", kind).Params)
     assert list(content) == ["kind", *(p.name for p in params)]
+    path = shipped.shipped("policies", kind)
+    tuned = tuned_file.MARK in path.read_text(encoding="utf-8")
+    searched = ranges(plugins.find("policies", kind).Params) if tuned else {}
     for param in params:
-        if param.default is not MISSING:
+        if param.name in searched:
+            axis, _ = searched[param.name]
+            assert axis.low <= getattr(choice.params, param.name) <= axis.high, param.name
+        elif param.default is not MISSING:
             assert getattr(choice.params, param.name) == param.default, param.name
 
 

@@ -1,0 +1,55 @@
+"""Tunes the policies that ship tuned and writes their files: ``benchmarks/tuned_policies.py``.
+
+About 2 minutes of one core each. The same code gives the same bytes on any number of cores; after
+a change of the simulator, the guards or the scenarios, the numbers found are others.
+"""
+
+import argparse
+import sys
+from pathlib import Path
+
+from autoscaler.cli import main
+
+POLICIES = ("threshold", "pid")
+"""Not model_based, whose few parameters say what is known of a deployment, and none of those that
+are there for comparison: they ship with the defaults that their users run."""
+
+TRIALS = 160
+
+TUNED_ON = (
+    *("slow-drift", "step-small", "ramp-up-and-down", "long-prompts-ramp"),
+    *("ramp-gb200-14", "h100-rdma", "azure-conv-x4"),
+)
+"""One of each kind of load that a policy without foresight can hope to follow; bursts faster than
+any resize would only teach to stay wide."""
+
+HELD_OUT = (
+    *("diurnal-servegen", "diurnal-servegen-raw", "azure-conv", "azure-conv-x8"),
+    *("mooncake-long-prompts", "mooncake-long-prompts-x4", "aibrix-up-and-down"),
+    *("noisy-metrics", "late-metrics", "ramp-gb200-15", "resize-gpustack-rdma"),
+    *("resize-vllm-0.25-measured", "spike", "sawtooth", "step-large"),
+)
+
+
+def _tune(policy: str, folder: Path, jobs: int | None) -> None:
+    arguments = ["tune", "--policy", policy, "--out", str(folder / f"{policy}.yaml")]
+    arguments += ["--trials", str(TRIALS), "--resume"]
+    for name in TUNED_ON:
+        arguments += ["--scenario", name]
+    for name in HELD_OUT:
+        arguments += ["--holdout-scenario", name]
+    main(arguments + (["--jobs", str(jobs)] if jobs else []))
+
+
+if __name__ == "__main__":
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--policy", choices=POLICIES, action="append")
+    parser.add_argument("--out", type=Path, default=Path(__file__).parents[1] / "policies")
+    parser.add_argument("--jobs", type=int, default=None)
+    given = parser.parse_args()
+    for each in given.policy or POLICIES:
+        try:
+            _tune(each, given.out, given.jobs)
+        except SystemExit as end:
+            if end.code:
+                sys.exit(end.code)
