@@ -138,7 +138,7 @@ def _cliff(rows: Sequence[dict[str, Any]]) -> str:
     last = None
     for row in rows:
         if row["windows_ok_ratio"] < KEPT_RATIO:
-            return f"below {row['delay_s']:g} s" if last is None else f"after {last:g} s"
+            return "not kept at 0 s" if last is None else f"after {last:g} s"
         last = row["delay_s"]
     return "none"
 

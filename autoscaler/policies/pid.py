@@ -46,7 +46,7 @@ class Params:
         remember_s: how long that is remembered, s, >= 0; 0: not at all. Larger: fewer reversals.
     """
 
-    target_ratio: Annotated[float, Range(0.03, 0.6, log=True)] = 0.2
+    target_ratio: Annotated[float, Range(0.1, 0.6, log=True)] = 0.2
     kp: Annotated[float, Range(0.0, 1.0)] = 0.2
     ki_per_s: Annotated[float, Range(1e-4, 1e-2, log=True)] = 0.001
     kd_s: Annotated[float, Range(0.0, 60.0)] = 5.0

@@ -39,7 +39,7 @@ class Params:
     """
 
     ttft_high_ratio: Annotated[float, Range(0.1, 1.0)] = 0.8
-    ttft_low_ratio: Annotated[float, Range(0.01, 0.5, log=True)] = 0.25
+    ttft_low_ratio: Annotated[float, Range(0.05, 0.5, log=True)] = 0.25
     queue_high_per_width: Annotated[float, Range(0.25, 16.0, log=True)] = 8.0
     queue_low_per_width: Annotated[float, Range(0.0, 4.0)] = 1.0
     up_for_s: Annotated[float, Range(0.0, 60.0)] = 15.0

@@ -19,7 +19,7 @@ def test_the_demo_widens_proves_it_and_says_why():
     )
     assert (done.returncode, done.stderr) == (0, "")
     told = " ".join(done.stdout.split())
-    assert re.search(r"2 -> 3: p95 TTFT [\d.]+ s, queue \d+, high for 15 s", told)
+    assert re.search(r"2 -> \d: p95 TTFT [\d.]+ s, queue \d+, high for [\d.]+ s", told)
     assert re.search(r"a token on every rank proved it 1[0-4]\d s later", told)
     assert re.search(r"p95 TTFT within 5 s in \d+ of \d+ ticks", told)
     assert re.search(r"[\d.]+ GPU-hours; always at 8", told)

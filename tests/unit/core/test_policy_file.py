@@ -17,8 +17,9 @@ from autoscaler.ports import PolicyContext
 
 def test_a_kind_takes_the_shipped_file():
     choice = policy_file.load("threshold")
-    assert (choice.kind, choice.params) == ("threshold", threshold.Params())
-    assert choice.path == shipped.shipped("policies", "threshold")
+    path = shipped.shipped("policies", "threshold")
+    assert (choice.kind, choice.path) == ("threshold", path)
+    assert choice.params == policy_file.load(path).params
 
 
 def test_a_kind_with_an_argument():
