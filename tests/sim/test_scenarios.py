@@ -16,6 +16,7 @@ from autoscaler.engine.capacity import Criterion, capacity_rps
 from autoscaler.errors import AutoscalerError, ConfigError
 from autoscaler.model import SignalStatus, Slo
 from autoscaler.sim.probe import Probe
+from autoscaler.sweeps import Journal
 from autoscaler.synthetic import Synth
 from autoscaler.wiring import simulated, synthesis
 from tests.sim.worlds import fleet, steady
@@ -272,6 +273,27 @@ def test_the_scoreboard_is_the_same_with_any_number_of_jobs_S17(folder):
     policies = ("--policy", "threshold", "--policy", "oracle", "--format", "json")
     outputs = [scoreboard(folder, *policies, "--jobs", jobs).stdout for jobs in ("1", "2")]
     assert without_wall(outputs[0]) == without_wall(outputs[1])
+
+
+def test_an_interrupted_scoreboard_goes_on_where_it_stopped(folder, monkeypatch):
+    monkeypatch.chdir(folder)
+    (folder / "results").mkdir()
+    arguments = ("--policy", "threshold", "--out", "results", "--format", "json", "--jobs", "1")
+    names = ["./ramp.yaml", "./step.yaml"]
+    played = board.play_one(names[0], ["threshold"])
+    played["title"] = "played before"
+    of = board.identity(names, ["threshold"])
+    journal = Journal(folder / "results" / "scoreboard.partial.jsonl", of, resume=False)
+    journal.add(names[0], played)
+    journal.close(remove=False)
+    refused = scoreboard(folder, *arguments)
+    assert refused.returncode == 2
+    assert "scoreboard.partial.jsonl: is of an interrupted run" in refused.stderr
+    done = scoreboard(folder, *arguments, "--resume")
+    assert done.returncode == 0, done.stderr
+    titles = [entry["title"] for entry in json.loads(done.stdout)["scenarios"]]
+    assert titles == ["played before", "at once"]
+    assert not journal.path.exists()
 
 
 def test_without_a_choice_of_policies_a_few_static_widths_stand_for_all():
