@@ -13,11 +13,24 @@ from typing import Any, TextIO
 
 import structlog
 
-from autoscaler.model import Capabilities, Decision, Observation, SetOutcome
+from autoscaler.model import (
+    Capabilities,
+    Decision,
+    Metrics,
+    Observation,
+    SetOutcome,
+    SignalStatus,
+)
 from autoscaler.redaction import Redaction
 
 _REPEAT_S = 60.0
 _SHOWN = ("ttft_p95_s", "slo_attainment_ratio", "queue_depth", "arrival_rps")
+_UNREAD = frozenset(SignalStatus) - {
+    SignalStatus.OK,
+    SignalStatus.NO_OBSERVATIONS,  # nobody asked for anything: nothing is wrong
+    SignalStatus.FEW_SAMPLES,
+    SignalStatus.TOP_BUCKET,
+}
 
 Logger = structlog.typing.FilteringBoundLogger
 
@@ -119,7 +132,9 @@ class Journal:
         desired = None if obs is None else obs.width.desired
         effective = None if obs is None else obs.width.effective
         result = None if outcome is None else outcome.result.value
-        said = (decision.code, decision.width, result, desired, effective, resize)
+        trouble = "" if obs is None else _trouble(obs.metrics)
+        unread = bool(trouble)
+        said = (decision.code, decision.width, result, desired, effective, resize, unread)
         if said == self._said and decision.at_s - self._said_at_s < _REPEAT_S:
             return
         line: dict[str, Any] = {
@@ -142,6 +157,8 @@ class Journal:
                 name: s.status.value if s.value is None else round(s.value, 4)
                 for name, s in signals.items()
             }
+        if trouble:
+            line["unread"] = trouble
         if shadows:
             line["shadows"] = {name: other.width for name, other in shadows.items()}
         errors = {f"{port}.{kind}": count for (port, kind), count in self._errors().items()}
@@ -157,6 +174,17 @@ class Journal:
         if unseen and not self._unseen:
             self._logger.warning("capacity_unknown", problem=can.capacity)
         self._unseen = unseen
+
+
+def _trouble(metrics: Metrics) -> str:
+    """Why a signal that decisions need cannot be read; "": all can, or there is nothing to read.
+
+    The status alone would leave it open whether Prometheus is away, refuses, or asks to wait.
+    """
+    for signal in (metrics.queue_depth, metrics.ttft_p95_s):
+        if signal.status in _UNREAD and signal.detail:
+            return f"{signal.status}: {signal.detail}"
+    return ""
 
 
 def _json(value: Any, **_options: Any) -> str:

@@ -135,3 +135,18 @@ def test_unknown_capacity_is_said_once_and_again_after_it_was_known(stream):
         log.record(decision(tick), observation(tick, capabilities=can), None, {})
     said = [line["problem"] for line in lines(stream) if line["event"] == "capacity_unknown"]
     assert said == ["unknown: 403"] * 2
+
+
+def test_a_signal_that_becomes_unreadable_is_a_line_with_the_cause_and_so_is_its_return(stream):
+    log = a_journal(stream)
+    away = Signal(None, SignalStatus.STALE, detail="http://prometheus: HTTP 503")
+    for tick in range(9):
+        signals = {"queue_depth": away} if 3 <= tick < 6 else {}
+        log.record(decision(tick, "resizing"), observation(tick, **signals), None, {})
+    found = lines(stream)
+    assert [line["tick"] for line in found] == [0, 3, 6]
+    assert [line.get("unread") for line in found] == [
+        None,
+        "stale: http://prometheus: HTTP 503",
+        None,
+    ]
