@@ -16,7 +16,8 @@ from autoscaler.settings import Settings, TargetSettings
 from autoscaler.telemetry import Telemetry
 from autoscaler.wiring.decision_file import DecisionFile
 from autoscaler.wiring.memories import Memories
-from autoscaler.wiring.worker import STALLED_TICKS, Change, Outlets, Worker
+from autoscaler.wiring.oddities import STALLED_TICKS
+from autoscaler.wiring.worker import Change, Outlets, Worker
 
 if TYPE_CHECKING:
     from autoscaler.wiring.leading import Leadership

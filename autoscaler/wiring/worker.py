@@ -23,12 +23,10 @@ from autoscaler.targets.dry_run import DryRun
 from autoscaler.telemetry import Telemetry
 from autoscaler.wiring.decision_file import DecisionFile, FileLog
 from autoscaler.wiring.memories import Memories
+from autoscaler.wiring.oddities import STALLED_TICKS, Oddities
 
 if TYPE_CHECKING:
     from autoscaler.wiring.event_log import EventLog
-
-STALLED_TICKS = 3
-"""A loop that has not begun a tick for longer than so many is taken for stuck."""
 
 
 class _Wakeable:
@@ -135,7 +133,9 @@ class Worker:
         self._applied = settings
         self._started_at_s = clock.now_s()
         self._events: EventLog | None = None
-        self._journal = Journal(outlets.logger.bind(target=settings.name), lambda: self.loop.errors)
+        logger = outlets.logger.bind(target=settings.name)
+        self._journal = Journal(logger, lambda: self.loop.errors)
+        self._oddities = Oddities(settings.name, logger, outlets.telemetry, self._epoch_s)
         self.loop = self._new_loop(
             settings, redaction, self._source(settings), self._target(settings)
         )
@@ -239,6 +239,7 @@ class Worker:
     def _after_tick(self) -> None:
         obs = self.loop.observation
         self._effective = None if obs is None else obs.width.effective
+        self._oddities.look(self.loop)
         if not self._stopping:
             self._outlets.telemetry.observe(self.settings.name, self.loop)
             if self._outlets.on_tick is not None:
