@@ -300,6 +300,26 @@ def test_a_503_of_prometheus_is_an_error():
         assert len(server.requests) == 1  # no retries
 
 
+def test_no_second_request_goes_out_on_a_connection_that_was_asked_to_close():
+    """Not every server says that it closes; the next request would die with the connection."""
+    seen: list[int] = []
+
+    def behave(connection: socket.socket, over: threading.Event) -> None:
+        seen.append(0)
+        number = len(seen) - 1
+        while b"\r\n\r\n" in (request := connection.recv(65536)):
+            seen[number] += 1
+            body = _good(Request(request.decode().split(" ")[1], {})).body
+            head = f"HTTP/1.1 200 OK\r\nContent-Length: {len(body)}\r\n\r\n"
+            connection.sendall(f"{head}{body}".encode())
+
+    with raw_server(behave) as url:
+        reader = prometheus_reader(url)
+        for _ in range(2):
+            reader.read()
+    assert seen == [1, 1, 1, 1]
+
+
 def _good(request: Request) -> Answer:
     """A proper answer of an engine, or of a Prometheus that knows no series."""
     if "query" not in request.path and "count" not in request.path:
