@@ -27,7 +27,7 @@ _REPEAT_S = 60.0
 _SHOWN = ("ttft_p95_s", "slo_attainment_ratio", "queue_depth", "arrival_rps")
 _UNREAD = frozenset(SignalStatus) - {
     SignalStatus.OK,
-    SignalStatus.NO_OBSERVATIONS,  # nobody asked for anything: nothing is wrong
+    SignalStatus.NO_OBSERVATIONS,  # perhaps nobody asked for anything
     SignalStatus.FEW_SAMPLES,
     SignalStatus.TOP_BUCKET,
 }
@@ -184,6 +184,9 @@ def _trouble(metrics: Metrics) -> str:
     for signal in (metrics.queue_depth, metrics.ttft_p95_s):
         if signal.status in _UNREAD and signal.detail:
             return f"{signal.status}: {signal.detail}"
+    running = metrics.running.value or 0
+    if running and metrics.ttft_p95_s.status is SignalStatus.NO_OBSERVATIONS:
+        return f"no_observations: {running:g} requests run, none has had a first token of late"
     return ""
 
 

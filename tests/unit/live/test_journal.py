@@ -150,3 +150,13 @@ def test_a_signal_that_becomes_unreadable_is_a_line_with_the_cause_and_so_is_its
         "stale: http://prometheus: HTTP 503",
         None,
     ]
+
+
+def test_requests_that_run_and_get_no_first_token_are_a_line_and_an_idle_engine_is_none(stream):
+    log = a_journal(stream)
+    none = Signal(None, SignalStatus.NO_OBSERVATIONS)
+    for tick, running in enumerate([0.0, 0.0, 3.0, 3.0]):
+        log.record(decision(tick), observation(tick, ttft_p95_s=none, running=running), None, {})
+    found = lines(stream)
+    assert [line["tick"] for line in found] == [0, 2]
+    assert found[1]["unread"].startswith("no_observations: 3 requests run")
