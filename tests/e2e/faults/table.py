@@ -302,7 +302,7 @@ _API = (
           why="a connection is opened anew, nobody has to know; a write it meets is waited for"),
     Fault(API, "watch 410", *_watches({"kind": "answer", "status": 410,
           "body": _status(410, "Expired", "too old resource version")}), "",
-          "objects_out_of_sight.*410|410.*objects_out_of_sight", lane=WATCHING, unclear=True,
+          "objects_out_of_sight", lane=WATCHING, unclear=True,
           patience_s=HOLD_S, why="the objects are out of sight, what they declared goes on: as "
           "after a restart of the server, which cut the watches"),
     Fault(API, "silent watch", *_watches({"kind": "stall"}), "", "", lane=WATCHING, unclear=True,
