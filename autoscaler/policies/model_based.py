@@ -5,7 +5,7 @@ lengths is found by playing the engine, and corrected by what the deployment sho
 """
 
 from dataclasses import dataclass, fields
-from typing import Any
+from typing import Annotated, Any
 
 from autoscaler.errors import ConfigError
 from autoscaler.foresight import backlog
@@ -14,7 +14,7 @@ from autoscaler.foresight.outlook import Outlook, Priors, permitted
 from autoscaler.foresight.sizing import Bears, Growth, cheapest, lot_s, settled
 from autoscaler.foresight.trend import Line
 from autoscaler.model import Observation, Proposal, Tristate
-from autoscaler.parameters import require_number
+from autoscaler.parameters import Range, require_number
 from autoscaler.ports import PolicyContext
 from autoscaler.profile import Profile
 from autoscaler.window import elapsed
@@ -71,18 +71,18 @@ class Params:
     """
 
     lead_s: float = 120.0
-    quantile: float = 0.85
-    error_memory_s: float = 3600.0
-    prior_error_ratio: float = 0.05
-    wait_ratio: float = 0.4
-    length_cv: float = 0.6
-    mix_memory_s: float = 60.0
-    correction_gain: float = 0.03
-    spare_widths: float = 0.8
-    dwell_s: float = 0.0
-    down_margin_ratio: float = 0.0
-    breach_cost_ratio: float = 100.0
-    catch_up_ratio: float = 10.0
+    quantile: Annotated[float, Range(0.5, 0.999)] = 0.85
+    error_memory_s: Annotated[float, Range(600.0, 14400.0, log=True)] = 3600.0
+    prior_error_ratio: Annotated[float, Range(0.0, 0.3)] = 0.05
+    wait_ratio: Annotated[float, Range(0.1, 1.0)] = 0.4
+    length_cv: Annotated[float, Range(0.0, 1.5)] = 0.6
+    mix_memory_s: Annotated[float, Range(15.0, 600.0, log=True)] = 60.0
+    correction_gain: Annotated[float, Range(0.0, 0.2)] = 0.03
+    spare_widths: Annotated[float, Range(0.0, 2.0)] = 0.8
+    dwell_s: Annotated[float, Range(0.0, 600.0)] = 0.0
+    down_margin_ratio: Annotated[float, Range(0.0, 0.3)] = 0.0
+    breach_cost_ratio: Annotated[float, Range(1.0, 1000.0, log=True)] = 100.0
+    catch_up_ratio: Annotated[float, Range(0.0, 50.0)] = 10.0
     trend_s: float = 1800.0
     extrapolate: bool = False
 
