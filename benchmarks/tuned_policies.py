@@ -1,6 +1,6 @@
 """Tunes the policies that ship tuned and writes their files: ``benchmarks/tuned_policies.py``.
 
-About 3 minutes of one core each. The same code gives the same bytes on any number of cores; after
+About 2 minutes of one core each. The same code gives the same bytes on any number of cores; after
 a change of the simulator, the guards or the scenarios, the numbers found are others.
 """
 
@@ -10,7 +10,7 @@ from pathlib import Path
 
 from autoscaler.cli import main
 
-TRIALS = {"threshold": 120, "pid": 240}
+TRIALS = {"threshold": 120, "pid": 160}
 """By policy. Neither model_based, nor any of those that are there for comparison: these ship with
 the defaults that their users run."""
 
