@@ -248,15 +248,16 @@ class Fleet:
         at_s += model.prepare_s
         yield at_s
         ranks = self._physics(width).ranks
-        if model.in_flight == "fail":
-            engine.drop(0, at_s)
-        elif model.leaving == "drain":
+        if model.in_flight != "fail" and model.leaving == "drain":
             engine.drain(ranks)
             while not engine.drained:
                 at_s += _DRAIN_POLL_S
                 yield at_s
+        # Before anything is cut off: it takes in what has just come, also on ranks that go.
         self._commit(at_s)
-        if model.in_flight != "fail" and model.leaving != "drain":
+        if model.in_flight == "fail":
+            engine.drop(0, at_s)
+        elif model.leaving != "drain":
             hang_s = model.client_timeout_s if model.leaving == "hang" else 0.0
             engine.drop(ranks, at_s + hang_s)
         yield from self._pause(at_s, width, up=False)

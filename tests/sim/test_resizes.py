@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 
+from autoscaler import profiles
 from autoscaler.engine.fleet import Load
 from autoscaler.engine.layout import ABORTED, COMPLETED, REJECTED
 from autoscaler.errors import ConfigError
@@ -90,6 +91,21 @@ def test_a_restart_loses_what_runs_and_turns_away_what_comes():
     assert turned_away.max() <= 50.0
     assert len(turned_away) == 60
     assert (world.engine.outcome == ABORTED).sum() >= 4
+
+
+def test_what_has_just_come_before_a_restart_to_fewer_ranks_is_lost_with_the_rest():
+    # On its way through the API server, and then on ranks that go: those are the least loaded.
+    arrival_s = np.concatenate((np.arange(0.0, 20.0, 0.5), np.full(8, 20.0 - 1e-3), [100.0]))
+    requests = len(arrival_s)
+    load = Load(arrival_s, np.full(requests, 10, np.int32), np.full(requests, 400, np.int32))
+    restart = model(prepare_s=0, pause_down_s=30, in_flight="fail", new="reject")
+    world = Fleet(load, profiles.load("assumed-wide"), restart, 4, 16, np.random.default_rng(0))
+    world.advance(20.0)
+    world.request(2, 4, 20.0)
+    play_out(world)
+    assert world.serving == 2
+    assert (world.engine.outcome[-9:-1] == ABORTED).all()
+    assert world.engine.outcome[-1] == COMPLETED
 
 
 def test_requests_queue_in_a_pause_where_the_door_stays_open():
