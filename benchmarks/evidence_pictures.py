@@ -159,4 +159,6 @@ def burst_table(found: Sequence[dict[str, Any]]) -> str:
             f"| {scenario} | {100 * ours['windows_ok_ratio']:.1f} %, {ours['gpu_hours']:.2f} "
             f"GPU-hours | {', '.join(beaten) or 'none'} |"
         )
+    trials = max((r["trials"] for r in found), default=0)
+    lines += ["", f"{trials} parameter sets a baseline and burst."]
     return "\n".join(lines)
