@@ -9,6 +9,7 @@ import typer
 
 from autoscaler import __version__
 from autoscaler.errors import AutoscalerError, ConfigError, TraceError
+from autoscaler.redaction import plain
 
 _COMMANDS = {
     "run": ("cli_run", "Steer real deployments until told to stop."),
@@ -109,5 +110,5 @@ def main(arguments: list[str] | None = None) -> None:
 
 
 def _fail(message: str, code: int) -> None:
-    typer.echo(f"autoscaler: {message}", err=True)
+    typer.echo(f"autoscaler: {plain(message)}", err=True)
     sys.exit(code)

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from autoscaler.capture.cells import Cell, Load
 
 _BOUND = re.compile(r"data_parallel_rank -1 is out of range \[0, (\d{1,4})\)")
+_REFUSAL_BYTES = 64 * 1024  # an engine's own is 200 bytes
 _USUAL_CONCURRENCY = "1,4,8,16,32,64"
 _USUAL_OPEN_REQUESTS = 256
 
@@ -182,7 +183,8 @@ async def _present_width(load: "Load") -> int:
             aiohttp.ClientSession(timeout=timeout) as session,
             session.post(address, json=body, headers=headers, allow_redirects=False) as response,
         ):
-            found = _BOUND.search(await response.text())
+            answer = await response.content.read(_REFUSAL_BYTES)
+            found = _BOUND.search(answer.decode("utf-8", "replace"))
     except (aiohttp.ClientError, TimeoutError, OSError) as error:
         raise ObservationError(f"{address}: no answer: {type(error).__name__}") from error
     if found is None:

@@ -14,6 +14,7 @@ from rich.text import Text
 from autoscaler import settings
 from autoscaler.clock import SystemClock
 from autoscaler.findings import Level
+from autoscaler.redaction import plain
 from autoscaler.wiring import checked
 from autoscaler.wiring.checked import Found
 
@@ -65,7 +66,7 @@ def _show(found: list[Found]) -> None:
     for entry in sorted(found, key=lambda entry: order.index(entry.finding.level)):
         finding = entry.finding
         row = (finding.level.value, entry.target, finding.subject, finding.detail, finding.cure)
-        table.add_row(*(Text(cell) for cell in row))  # no markup: messages have [brackets]
+        table.add_row(*(Text(plain(cell)) for cell in row))  # no markup: messages have [brackets]
     console.print(table)
     counts = {level: sum(e.finding.level is level for e in found) for level in order}
     console.print(

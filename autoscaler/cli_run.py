@@ -60,10 +60,10 @@ def _run(config: Path, *, once: bool, dry_run: bool) -> int:
         ConfigError: unusable configuration.
     """
     source: Reloader | Declared
-    reloader = Reloader(config, os.environ)
+    source = reloader = Reloader(config, os.environ)
     settings = reloader.settings
     form, level = settings.log.format, settings.log.level
-    logger = journal.configure(form, level, lambda: reloader.settings.redaction)
+    logger = journal.configure(form, level, lambda: source.settings.redaction)
     for warning in settings.warnings:
         logger.warning("config_warning", problem=warning)
     clock = SystemClock()
@@ -73,7 +73,6 @@ def _run(config: Path, *, once: bool, dry_run: bool) -> int:
             return 1
         live = LiveRun(source.settings, logger, clock, dry_run=dry_run, objects=source)
     else:
-        source = reloader
         live = LiveRun(settings, logger, clock, dry_run=dry_run)
     if once:
         try:

@@ -1,12 +1,17 @@
 """Serves /metrics, /healthz and /readyz over plain HTTP, bounded in connections and time.
 
+A client that stalls is cut off after 5 s however it drips, and sooner where there is no room for
+the next: kubelet's probes must not wait for whoever holds connections open.
+
 ``/healthz`` follows the progress of the loops and survives an outage of whatever they read;
 ``/readyz`` says whether they can read, and write as far as they have tried. Nothing here writes.
 """
 
+import io
 import socket
 import threading
 from collections.abc import Callable
+from contextlib import suppress
 from http import HTTPStatus
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
@@ -15,10 +20,15 @@ from prometheus_client import CollectorRegistry
 from prometheus_client.exposition import choose_encoder
 from prometheus_client.registry import Collector
 
+from autoscaler.clock import SystemClock
 from autoscaler.errors import ConfigError
 
 _CONNECTIONS = 16
+"""With one more the oldest is cut off; honest requests are answered in milliseconds."""
+_THREADS = 64
+"""Those that were cut off end at once, but not in the middle of a page."""
 _TIMEOUT_S = 5.0
+"""Limit of a whole request, and of sending the whole answer."""
 
 Check = Callable[[], list[str]]
 """Names what is wrong, one line each; empty: nothing is."""
@@ -83,18 +93,29 @@ class _Server(ThreadingHTTPServer):
     daemon_threads = True
     block_on_close = False
     allow_reuse_address = True
+    request_queue_size = 128  # of 5, a burst is turned away before anybody has looked at it
 
     def __init__(self, address: tuple[str, int], handler: type[BaseHTTPRequestHandler]) -> None:
         if ":" in address[0]:
             self.address_family = socket.AF_INET6
-        self._free = threading.BoundedSemaphore(_CONNECTIONS)
+        self._free = threading.BoundedSemaphore(_THREADS)
+        self._lock = threading.Lock()
+        self._open: dict[socket.socket, None] = {}  # oldest first
         super().__init__(address, handler)
 
     def process_request(self, request: Any, client_address: Any) -> None:
-        """One more thread, unless there are as many as there may be."""
+        """One more thread, in the place of the oldest if there are as many as there may be."""
         if not self._free.acquire(blocking=False):
             self.shutdown_request(request)
             return
+        with self._lock:
+            oldest = next(iter(self._open)) if len(self._open) >= _CONNECTIONS else None
+            if oldest is not None:
+                del self._open[oldest]
+            self._open[request] = None
+        if oldest is not None:
+            with suppress(OSError):  # it may have ended by itself just now
+                oldest.shutdown(socket.SHUT_RDWR)
         super().process_request(request, client_address)
 
     def process_request_thread(self, request: Any, client_address: Any) -> None:
@@ -102,21 +123,53 @@ class _Server(ThreadingHTTPServer):
         try:
             super().process_request_thread(request, client_address)
         finally:
+            with self._lock:
+                self._open.pop(request, None)
             self._free.release()
 
     def handle_error(self, request: Any, client_address: Any) -> None:
         """A client that went away is nobody's error."""
 
 
+class _Hurried(io.RawIOBase):
+    """What a client sends, until its time is over: a time-out of the socket begins with each byte.
+
+    Args:
+        connection: of the client.
+    """
+
+    def __init__(self, connection: socket.socket) -> None:
+        self._connection, self._clock = connection, SystemClock()
+        self._until_s = self._clock.now_s() + _TIMEOUT_S
+
+    def readable(self) -> bool:
+        """Yes."""
+        return True
+
+    def readinto(self, buffer: Any) -> int:
+        """The next bytes; TimeoutError if there is no time left."""
+        left_s = self._until_s - self._clock.now_s()
+        if left_s <= 0:
+            raise TimeoutError
+        self._connection.settimeout(left_s)
+        return self._connection.recv_into(buffer)
+
+
 class _Handler(BaseHTTPRequestHandler):
-    timeout = _TIMEOUT_S
     protocol_version = "HTTP/1.0"  # one request a connection: idle clients hold no thread
     server_version, sys_version = "autoscaler", ""
+
+    def setup(self) -> None:
+        """Read with a limit on the whole request."""
+        super().setup()
+        self.rfile.close()
+        self.rfile = io.BufferedReader(_Hurried(self.connection))
 
     def page(self, path: str, accept: str) -> tuple[HTTPStatus, str, bytes]:
         raise NotImplementedError
 
     def do_GET(self) -> None:
+        self.connection.settimeout(_TIMEOUT_S)  # of the whole answer, to whoever does not read it
         status, kind, body = self.page(self.path.partition("?")[0], self.headers.get("Accept", ""))
         self.send_response(status)
         self.send_header("Content-Type", kind)

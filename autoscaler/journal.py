@@ -21,7 +21,7 @@ from autoscaler.model import (
     SetOutcome,
     SignalStatus,
 )
-from autoscaler.redaction import Redaction
+from autoscaler.redaction import Redaction, plain
 
 _REPEAT_S = 60.0
 _SHOWN = ("ttft_p95_s", "slo_attainment_ratio", "queue_depth", "arrival_rps")
@@ -59,6 +59,7 @@ def configure(
     ]
     renderer: Any = structlog.processors.JSONRenderer(serializer=_json)
     if form == "text":
+        shared.append(_in_lines)
         renderer = structlog.dev.ConsoleRenderer(colors=out.isatty())
     _adopt_libraries(out, shared, renderer)
     minimum = logging.getLevelNamesMapping()[level.upper()]
@@ -69,6 +70,15 @@ def configure(
         cache_logger_on_first_use=True,
     )
     return logger
+
+
+def _in_lines(_logger: Any, _method: str, event: Any) -> Any:
+    """Nobody else's words end a line and begin one of ours; a traceback has lines of its own."""
+    keep = {"traceback": "\n", "exception": "\n"}
+    return {
+        key: plain(value, keep.get(key, "")) if isinstance(value, str) else value
+        for key, value in event.items()
+    }
 
 
 class _Patient:

@@ -14,6 +14,7 @@ from autoscaler import plugins, shipped
 from autoscaler.errors import ConfigError
 from autoscaler.parameters import from_mapping
 from autoscaler.ports import Policy, PolicyContext
+from autoscaler.redaction import unquoted
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,7 +80,8 @@ def read_yaml(path: Path) -> dict[str, Any]:
     except (OSError, UnicodeDecodeError) as error:
         raise ConfigError(f"{path}: must be a readable text file; {error}") from error
     except yaml.YAMLError as error:
-        raise ConfigError(f"{path}: must be valid YAML; {error}") from error
+        # Not from the error: its text quotes the line, and with it what may be secret.
+        raise ConfigError(f"{path}{unquoted(error)}") from None
     if not isinstance(content, dict):
         raise ConfigError(f"{path}: must be a mapping of keys; got {type(content).__name__}")
     for key in content:

@@ -1,7 +1,10 @@
-"""Keeps secrets out of everything that people or machines read: messages, logs, decisions.
+"""Keeps secrets out of everything that people or machines read, and control characters as well.
 
 Knows two kinds: what stands under a key that names a secret, and what is part of an URL. A second
 line of defence; whoever builds a message leaves secrets out in the first place.
+
+Words of servers and lines of traces get into messages. In a terminal their control characters
+could erase or imitate other lines; so they are shown as escapes.
 """
 
 import re
@@ -20,6 +23,13 @@ _USER = re.compile(r"([a-z][a-z0-9+.-]*://)[^/?#\s@'\"]+@", re.IGNORECASE)
 _QUERY = re.compile(r"([a-z][a-z0-9+.-]*://[^\s?'\"]+\?)[^\s#'\"]+", re.IGNORECASE)
 _SHORTEST = 4
 """A shorter text is taken out only where it stands alone: it is part of too many words."""
+
+
+def plain(text: str, keep: str = "\n\t") -> str:
+    """The text with every character that is not printed shown as an escape, but for those kept."""
+    if text.isprintable():
+        return text
+    return "".join(c if c.isprintable() or c in keep else repr(c)[1:-1] for c in text)
 
 
 def is_secret(key: str) -> bool:
@@ -42,6 +52,20 @@ def masked(value: Any, key: str = "") -> Any:
     return _urls(str(value)) if isinstance(value, str) else value
 
 
+def unquoted(error: Exception) -> str:
+    """Where and what is wrong, of a YAML error, without the line that its own text quotes.
+
+    Begins with ``:line:column`` where that is known, to follow a file's name.
+    """
+    mark = getattr(error, "problem_mark", None)
+    at = "" if mark is None else f":{mark.line + 1}:{mark.column + 1}"
+    problem = str(getattr(error, "problem", None) or "not readable as YAML")
+    if "is given twice" not in problem:  # that one names a key
+        head, quote, _ = problem.partition("'")
+        problem = head.rstrip() + (f" {MASK}" if quote else "")
+    return f"{at}: must be valid YAML; {problem}"
+
+
 class Redaction:
     """Takes the secrets of one configuration out of texts.
 
@@ -54,6 +78,12 @@ class Redaction:
         # As it is, and as ``repr`` writes it; the longest first, for one may be part of another.
         forms = found | {repr(secret)[1:-1] for secret in found}
         self._secrets = sorted(forms, key=len, reverse=True)
+
+    def also(self, content: Mapping[str, Any]) -> "Redaction":
+        """One that takes out the secrets of another configuration as well."""
+        made = Redaction(content)
+        made._secrets = sorted({*self._secrets, *made._secrets}, key=len, reverse=True)
+        return made
 
     def text(self, text: str) -> str:
         """The text without secrets."""

@@ -9,9 +9,10 @@ import aiohttp
 import numpy as np
 
 from autoscaler.capture.client import Sent, body, send
-from autoscaler.errors import ConfigError, ObservationError
+from autoscaler.errors import ObservationError
 from autoscaler.parameters import require_number, require_whole
 from autoscaler.ports import Clock
+from autoscaler.targets._engine import require_url
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,8 +37,7 @@ class Load:
     api_key: str = ""
 
     def __post_init__(self) -> None:
-        if not self.url.startswith(("http://", "https://")) or "@" in self.url:
-            raise ConfigError("url: must be http:// or https:// and a host, without a user")
+        require_url("url", self.url)
         require_whole("prompt_tokens", self.prompt_tokens, 1)
         require_whole("output_tokens", self.output_tokens, 1)
         require_number("timeout_s", self.timeout_s, 0, above=True)

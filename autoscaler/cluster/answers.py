@@ -42,7 +42,9 @@ def redacted(text: str) -> str:
     return _USERINFO.sub("//***@", text)
 
 
-def error_of(where: str, status: int, content_type: str, content: bytes) -> TargetError:
+def error_of(
+    where: str, status: int, content_type: str, content: bytes, clean: Callable[[str], str] = str
+) -> TargetError:
     """The exception for an answer that is none of success.
 
     Args:
@@ -51,10 +53,14 @@ def error_of(where: str, status: int, content_type: str, content: bytes) -> Targ
         content_type: of the answer.
         content: the body; only a ``Status`` object's message gets into ours, cut to 300
             characters: anything else may hold what no log should.
+        clean: takes secrets out of that message, before it is cut; some gateways repeat the token
+            that they refuse.
     """
     body = _status_object(content)
-    said = redacted(str(body.get("message", "")))[:_MAX_MESSAGE]
-    said = said or f"no Status object ({content_type or 'no type'}, {len(content)} bytes)"
+    said = clean(redacted(str(body.get("message", ""))))[:_MAX_MESSAGE]
+    said = (
+        said or f"no Status object ({clean(content_type)[:80] or 'no type'}, {len(content)} bytes)"
+    )
     text = f"{where}: {status}: {said}"
     if status in (408, 429) or status >= 500:
         return Unclear(text)

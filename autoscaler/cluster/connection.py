@@ -6,6 +6,7 @@ its own, and picks patch content types that changed between its versions.
 """
 
 import json
+import logging
 import math
 import os
 import re
@@ -34,6 +35,7 @@ from autoscaler.cluster.answers import (
 from autoscaler.errors import ConfigError
 from autoscaler.model import WRITER
 from autoscaler.parameters import require_number
+from autoscaler.redaction import Redaction, unquoted
 
 Json = dict[str, Any]
 
@@ -280,7 +282,14 @@ class Connection:
             asked_s = found.get("Retry-After", "")
             wait_s = min(float(asked_s), _MAX_WAIT_S) if asked_s.isdecimal() else 0.0
             self._wait_until_s = self._clock.now_s() + wait_s
-        raise error_of(where, status, found.get("Content-Type", ""), content)
+        clean = self._secrets().text
+        raise error_of(where, status, found.get("Content-Type", ""), content, clean)
+
+    def _secrets(self) -> Redaction:
+        """Takes out the credentials that requests are sent with now."""
+        found = self._client.configuration
+        tokens = [str(key).rpartition(" ")[2] for key in found.api_key.values()]
+        return Redaction({"secret": [*tokens, found.password]})
 
     def _whole(self, where: str, response: urllib3.BaseHTTPResponse, until_s: float) -> bytes:
         """The body, within the deadline however slowly it drips."""
@@ -347,7 +356,7 @@ def home_namespace(access: Access) -> str:
         return str(found["context"].get("namespace") or "default")
     except _UNUSABLE as error:
         name = access.kubeconfig or "the default kubeconfig"
-        raise ConfigError(f"kubeconfig: {name}: must be usable; {redacted(str(error))}") from error
+        raise ConfigError(f"kubeconfig: {name}{_unusable(error)}") from None
 
 
 def _in_pod() -> bool:
@@ -376,8 +385,30 @@ _UNUSABLE = (
 )
 
 
+def _unusable(error: Exception) -> str:
+    """What is wrong with a kubeconfig; texts of the libraries quote parts of it."""
+    if isinstance(error, yaml.YAMLError):
+        return unquoted(error)
+    said = redacted(str(error).partition(" in ")[0])
+    if isinstance(error, OSError):
+        said = error.strerror or said
+    return f": must be usable; {said}"
+
+
+class _Mute(logging.Filter):
+    """Keeps the client's own log lines, which quote what a credential plug-in has written."""
+
+    def filter(self, record: logging.LogRecord) -> bool:
+        """Whether the line is somebody else's."""
+        return record.module != "kube_config"
+
+
+_MUTE = _Mute()
+
+
 def _configuration(access: Access) -> client.Configuration:
     configuration = client.Configuration()
+    logging.getLogger().addFilter(_MUTE)  # again and again is once
     in_pod = _in_pod()
     try:
         if access.kubeconfig is None and access.context is None and in_pod:
@@ -390,7 +421,7 @@ def _configuration(access: Access) -> client.Configuration:
             )
     except _UNUSABLE as error:
         name = access.kubeconfig or (access.account if in_pod else "the default kubeconfig")
-        raise ConfigError(f"kubeconfig: {name}: must be usable; {redacted(str(error))}") from error
+        raise ConfigError(f"kubeconfig: {name}{_unusable(error)}") from None
     parts = urlsplit(str(configuration.host))
     if parts.scheme not in ("http", "https") or not parts.hostname:
         raise ConfigError(f"kubeconfig: server: must be a URL; got {redacted(parts.geturl())!r}")

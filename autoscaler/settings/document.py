@@ -9,13 +9,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
-import yaml
 from pydantic import Field, ValidationError
 from pydantic_settings import BaseSettings, PydanticBaseSettingsSource, SettingsConfigDict
 
 from autoscaler.errors import ConfigError
 from autoscaler.policy_file import read_yaml
-from autoscaler.redaction import MASK, Redaction, masked
+from autoscaler.redaction import Redaction, masked
 from autoscaler.settings import environment
 from autoscaler.settings.election import LeaderElection, lease_problems
 from autoscaler.settings.problems import problems_of
@@ -180,7 +179,7 @@ def load(path: Path, environ: Mapping[str, str]) -> Settings:
     """
     files = FileSet(path)
     try:
-        content = _read(path)
+        content = read_yaml(path)
     except ConfigError as error:
         raise SettingsError([str(error)], files.read) from error
     merged, origins, problems = environment.overlay(_File, content, environ)
@@ -233,23 +232,6 @@ def _beside(memory: MemorySection, files: FileSet) -> MemorySection:
     if memory.path is None:
         return memory
     return memory.model_copy(update={"path": str(files.beside(memory.path))})
-
-
-def _read(path: Path) -> dict[str, Any]:
-    """The file's content. A YAML error's own text quotes the line, and with it what is secret."""
-    try:
-        return read_yaml(path)
-    except ConfigError as error:
-        cause = error.__cause__
-        if not isinstance(cause, yaml.YAMLError):
-            raise
-        mark = getattr(cause, "problem_mark", None)
-        at = "" if mark is None else f":{mark.line + 1}:{mark.column + 1}"
-        problem = str(getattr(cause, "problem", None) or "not readable as YAML")
-        if "is given twice" not in problem:  # that one names a key
-            head, quote, _ = problem.partition("'")
-            problem = head.rstrip() + (f" {MASK}" if quote else "")
-        raise ConfigError(f"{path}{at}: must be valid YAML; {problem}") from None
 
 
 def _duplicates(

@@ -253,6 +253,8 @@ class _Resolver:
             # A call that outlasts the tick delays the next decision.
             rule = f"must be shorter than tick_s ({self._tick_s:g})"
             self._problem(f"{rule}; got {timeout_s:g}", key, "timeout_s")
+        if getattr(params, "tls_insecure_skip_verify", False):
+            self._warning("any certificate is trusted", key, "tls_insecure_skip_verify")
         return PluginChoice(group, str(kind), params)
 
     def _tuned(self, choice: PolicyChoice, given: Mapping[str, Any]) -> PolicyChoice | None:

@@ -18,6 +18,7 @@ import urllib3
 from requests.adapters import BaseAdapter, HTTPAdapter
 
 from autoscaler.errors import ConfigError, ObservationError
+from autoscaler.redaction import Redaction
 
 _CHUNK_BYTES = 1 << 16
 
@@ -126,6 +127,10 @@ class HttpClient:
         self._session.begin(timeout_s, given_up)
         return self._session
 
+    def clean(self, text: str) -> str:
+        """A server's words without the credentials that it was sent: some repeat them."""
+        return text if self._session is None else self._session.sent.text(text)
+
 
 class GuardedSession(requests.Session):
     """A session whose every request goes through the guard, whatever a library mounts on it."""
@@ -142,6 +147,11 @@ class GuardedSession(requests.Session):
         self._guard.timeout_s = 0.8 * timeout_s
         self._guard.given_up = given_up
 
+    @property
+    def sent(self) -> Redaction:
+        """Takes out the credentials of the last request."""
+        return self._guard.sent
+
     def get_adapter(self, url: str | bytes) -> BaseAdapter:  # noqa: ARG002  # requests' signature
         """The guard, for every address."""
         return self._guard
@@ -154,6 +164,7 @@ class _Guard(HTTPAdapter):
         super().__init__(pool_connections=1, pool_maxsize=1, max_retries=0)
         self.timeout_s = 1.0
         self.given_up = threading.Event()
+        self.sent = Redaction()
         self._access = access
         self._max_bytes = max_bytes
 
@@ -177,7 +188,7 @@ class _Guard(HTTPAdapter):
         request.headers["Accept-Encoding"] = "identity"
         # uvicorn closes a connection after 5 idle seconds, a tick is 5 s: kept ones die in use.
         request.headers["Connection"] = "close"
-        _authorize(request, access)
+        self.sent = _authorize(request, access)
         response = super().send(request, True, self.timeout_s, verify, cert, {})
         try:
             self._read(response)
@@ -231,12 +242,18 @@ def require_ok(response: requests.Response) -> None:
     raise ObservationError(detail)
 
 
-def _authorize(request: requests.PreparedRequest, access: Access) -> None:
+def _authorize(request: requests.PreparedRequest, access: Access) -> Redaction:
+    """Add the credentials; returns what takes them out of texts."""
     if access.bearer_token_file is not None:
-        token = _secret("bearer_token_file", access.bearer_token_file)
-        request.headers["Authorization"] = f"Bearer {token}"
+        secret = _secret("bearer_token_file", access.bearer_token_file)
+        request.headers["Authorization"] = f"Bearer {secret}"
     elif access.username is not None and access.password_file is not None:
-        request.prepare_auth((access.username, _secret("password_file", access.password_file)))
+        secret = _secret("password_file", access.password_file)
+        request.prepare_auth((access.username, secret))
+    else:
+        return Redaction()
+    coded = str(request.headers["Authorization"]).partition(" ")[2]
+    return Redaction({"secret": [secret, coded]})
 
 
 def _secret(key: str, path: str) -> str:

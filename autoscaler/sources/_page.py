@@ -59,7 +59,9 @@ def parse(text: str, names: AbstractSet[str], max_series: int) -> list[Sample]:
                 samples.append(Sample(found.name, found.labels, float(found.value)))
                 seen.add((found.name, frozenset(found.labels.items())))
     except (ValueError, IndexError, KeyError, TypeError, AttributeError, OverflowError) as error:
-        raise ObservationError(f"malformed metrics page; {str(error)[:200]!r}") from error
+        raise ObservationError(
+            f"malformed metrics page; {str(error)[:_MAX_LINE_CHARS]!r}"
+        ) from error
     if len(seen) != len(samples):
         raise ObservationError("malformed metrics page; a series is given twice")
     return samples

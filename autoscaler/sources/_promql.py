@@ -7,7 +7,7 @@ Answers are checked to the last element: what does not have the documented shape
 import json
 import math
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 from urllib.parse import quote_plus
@@ -69,8 +69,12 @@ def require_short(key: str, query: str) -> None:
         raise ConfigError(f"{key}: {rule}; got {length}")
 
 
-def envelope(body: bytes) -> tuple[str, Any, list[str]]:
+def envelope(body: bytes, clean: Callable[[str], str] = str) -> tuple[str, Any, list[str]]:
     """Type and result of a successful answer, and its warnings.
+
+    Args:
+        body: of the answer.
+        clean: takes secrets out of what the server says, before it is cut.
 
     Raises:
         ObservationError: no JSON, not the documented shape, or ``status: error``.
@@ -82,23 +86,27 @@ def envelope(body: bytes) -> tuple[str, Any, list[str]]:
     if not isinstance(content, dict):
         raise ObservationError("must be an answer of Prometheus; it is no JSON object")
     if content.get("status") != "success":
-        raise ObservationError(f"Prometheus reports an error; {_error(content)}")
+        raise ObservationError(f"Prometheus reports an error; {_error(content, clean)}")
     data = content.get("data")
     if not isinstance(data, dict) or not isinstance(data.get("result"), list):
         raise ObservationError("must be an answer of Prometheus; it has no data.result")
     warnings = content.get("warnings") or []
     if not isinstance(warnings, list):
         warnings = [warnings]
-    return str(data.get("resultType")), data["result"], [str(w)[:200] for w in warnings[:5]]
+    return str(data.get("resultType")), data["result"], [clean(str(w))[:200] for w in warnings[:5]]
 
 
-def refusal(body: bytes) -> str:
-    """What Prometheus says of a query that it refused (400, 422); "" if it says nothing."""
+def refusal(body: bytes, clean: Callable[[str], str] = str) -> str:
+    """What Prometheus says of a query that it refused (400, 422); "" if it says nothing.
+
+    ``clean`` as in ``envelope``.
+    """
     try:
         content = json.loads(body)
     except (ValueError, RecursionError):
         return ""
-    return _error(content) if isinstance(content, dict) and "errorType" in content else ""
+    known = isinstance(content, dict) and "errorType" in content
+    return _error(content, clean) if known else ""
 
 
 def matrix(kind: str, result: Any, max_series: int) -> list[Series]:
@@ -178,5 +186,6 @@ def _point(value: Any) -> tuple[float, float]:
     return at_s, parsed
 
 
-def _error(content: Mapping[str, Any]) -> str:
-    return f"{str(content.get('errorType'))[:40]}: {str(content.get('error'))[:200]}"
+def _error(content: Mapping[str, Any], clean: Callable[[str], str]) -> str:
+    kind, said = clean(str(content.get("errorType"))), clean(str(content.get("error")))
+    return f"{kind[:40]}: {said[:200]}"

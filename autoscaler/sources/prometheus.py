@@ -274,10 +274,12 @@ class _Client:
 
     def _check(self, response: requests.Response, **_: object) -> None:
         """Refuse what the library would misread; keep what it would drop."""
-        if response.status_code in (400, 422) and (said := promql.refusal(response.content)):
+        if response.status_code in (400, 422) and (
+            said := promql.refusal(response.content, self._http.clean)
+        ):
             raise ObservationError(f"HTTP {response.status_code}: {said}")
         require_ok(response)
-        self._kind, _result, warnings = promql.envelope(response.content)
+        self._kind, _result, warnings = promql.envelope(response.content, self._http.clean)
         self.warnings += warnings
 
 

@@ -206,7 +206,8 @@ class ScrapeSource:
             require_ok(response)
             kind = response.headers.get("Content-Type", "text/plain").partition(";")[0]
             if kind.strip().lower() not in ("text/plain", "application/openmetrics-text"):
-                raise ObservationError(f"{where}: must be a metrics page; got {kind[:80]!r}")
+                shown = client.clean(kind)[:80]
+                raise ObservationError(f"{where}: must be a metrics page; got {shown!r}")
             try:
                 samples = parse(response.content.decode("utf-8"), names, params.max_series)
                 if params.model_name is not None and preset.engine_label:
@@ -216,7 +217,7 @@ class ScrapeSource:
             except UnicodeDecodeError as error:
                 raise ObservationError(f"{where}: must be UTF-8 text; {error.reason}") from error
             except ObservationError as error:
-                raise ObservationError(f"{where}: {error}") from error
+                raise ObservationError(f"{where}: {client.clean(str(error))[:300]}") from error
 
         return call
 

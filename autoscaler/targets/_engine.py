@@ -11,13 +11,14 @@ import ssl
 import threading
 from collections.abc import Callable
 from concurrent.futures import Future
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, TypeVar
 from urllib.parse import urlsplit
 
 from autoscaler.cluster.answers import NotSent, Unclear
 from autoscaler.errors import ConfigError
+from autoscaler.redaction import Redaction
 
 T = TypeVar("T")
 
@@ -29,10 +30,11 @@ RANK_HEADER = "X-data-parallel-rank"
 
 @dataclass(frozen=True, slots=True)
 class Reply:
-    """An answer: its status, and its body as text."""
+    """An answer: its status, its body as text, and the secrets of its request."""
 
     status: int
     text: str
+    secrets: Redaction = field(default_factory=Redaction, repr=False, compare=False)
 
     @property
     def said(self) -> str:
@@ -41,7 +43,7 @@ class Reply:
         told = body.get("error", body.get("detail", body.get("message", "")))
         if isinstance(told, dict):
             told = told.get("message", "")
-        told = " ".join(str(told).split())[:_MAX_MESSAGE]
+        told = self.secrets.text(" ".join(str(told).split()))[:_MAX_MESSAGE]
         return f"{self.status} {told}".rstrip()
 
     def json(self) -> dict[str, Any]:
@@ -99,7 +101,8 @@ class EngineApi:
             Unclear: sent, and no whole answer came.
         """
         where = f"{method} {path}"
-        given = {"Accept-Encoding": "identity", **self._authorization(where), **(headers or {})}
+        key = self._authorization(where)
+        given = {"Accept-Encoding": "identity", **key, **(headers or {})}
         content = None
         if body is not None:
             content = json.dumps(body)
@@ -120,7 +123,8 @@ class EngineApi:
             connection.close()
         if len(data) > _MAX_BYTES:
             raise Unclear(f"{where}: answer longer than {_MAX_BYTES} bytes")
-        return Reply(response.status, data.decode("utf-8", "replace"))
+        secrets = Redaction({"secret": [value.partition(" ")[2] for value in key.values()]})
+        return Reply(response.status, data.decode("utf-8", "replace"), secrets)
 
     def _connection(self, where: str, timeout_s: float) -> http.client.HTTPConnection:
         if not self._secure:
@@ -159,9 +163,10 @@ def require_url(key: str, url: str) -> None:
         raise ConfigError(f"{key}: {rule}; got something else") from error
     if "@" in parts.netloc:
         raise ConfigError(f"{key}: {rule}, a key in api_key_file; got user information")
+    shown = url.partition("?")[0].partition("#")[0]
     good = parts.scheme in ("http", "https") and parts.hostname and url.isprintable()
     if not good or parts.query or parts.fragment or " " in url:
-        raise ConfigError(f"{key}: {rule}; got {url.split('?', 1)[0][:_MAX_MESSAGE]!r}")
+        raise ConfigError(f"{key}: {rule}; got {shown[:_MAX_MESSAGE]!r}")
 
 
 def begin(name: str, work: Callable[[], T]) -> "Future[T]":

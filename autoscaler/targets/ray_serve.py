@@ -9,17 +9,18 @@ import json
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
-from urllib.parse import quote, urlsplit
+from urllib.parse import quote
 
 import requests
 import urllib3
 
 from autoscaler.clock import SystemClock
 from autoscaler.cluster.answers import redacted, unwritten
-from autoscaler.errors import ConfigError, TargetError
+from autoscaler.errors import TargetError
 from autoscaler.model import Capabilities, Layer, SetOutcome, SetResult, Tristate, WidthStatus
 from autoscaler.parameters import require_number, require_whole
 from autoscaler.targets import _fields
+from autoscaler.targets._engine import require_url
 
 _MAX_BYTES = 8 * 2**20
 _REFUSED = (400, 404, 405, 409, 412, 422)
@@ -52,9 +53,7 @@ class Params:
     timeout_s: float = 4.0
 
     def __post_init__(self) -> None:
-        parts = urlsplit(self.url)
-        if parts.scheme not in ("http", "https") or not parts.hostname or parts.query:
-            raise ConfigError(f"url: must be http(s)://HOST[:PORT]; got {redacted(self.url)!r}")
+        require_url("url", self.url)
         require_whole("min_width", self.min_width, 0)
         require_whole("max_width", self.max_width, max(self.min_width, 1))
         require_whole("gpus_per_width", self.gpus_per_width, 1)
@@ -81,6 +80,9 @@ class RayServe:
         self.params = params
         self._clock = SystemClock()
         self._session = requests.Session()
+        # ~/.netrc and proxy variables would send credentials that nobody has configured.
+        self._session.trust_env = False
+        self._session.headers["Accept-Encoding"] = "identity"
         self._root = params.url.rstrip("/")
         self._where = f"Ray Serve {params.application}/{params.deployment}"
 
@@ -183,7 +185,7 @@ class RayServe:
             ) as answer:
                 content = b""
                 # Not iter_content: it waits for whole chunks, however slowly they drip.
-                while chunk := answer.raw.read1(65536, decode_content=True):
+                while chunk := answer.raw.read1(65536, decode_content=False):
                     content += chunk
                     if self._clock.now_s() > until_s or len(content) > _MAX_BYTES:
                         raise TargetError(f"{where}: the answer is too slow or too long")

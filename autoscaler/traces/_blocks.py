@@ -15,18 +15,33 @@ from autoscaler.errors import TraceError
 BLOCK_BYTES = 16 * 2**20
 _GZIP, _ZSTD, PARQUET = b"\x1f\x8b", b"\x28\xb5\x2f\xfd", b"PAR1"
 _BOM = b"\xef\xbb\xbf"
-# One compressed slice may swell a thousandfold: small slices keep a hostile file's cost bounded.
-_ZSTD_SLICE_BYTES = 16 * 1024
+# zstd swells up to 32,000-fold (128 KiB in 4 bytes), and a slice is unpacked in one go.
+_ZSTD_SLICE_BYTES = 2 * 1024
+# Real traces pack 3 to 30-fold, the most regular synthetic ones 80-fold; a bomb, a thousandfold.
+_MOST_SWELLING, _SMALL_BYTES = 200, 4 * 2**20
 
 
 class _Readable(Protocol):
     def read(self, size: int, /) -> bytes: ...
 
 
+class _Counted:
+    """Counts the bytes that are read of a file."""
+
+    def __init__(self, file: BinaryIO) -> None:
+        self._file = file
+        self.bytes = 0
+
+    def read(self, size: int = -1, /) -> bytes:
+        data = self._file.read(size)
+        self.bytes += len(data)
+        return data
+
+
 class _ZstdReader:
     """Reads one or more zstd frames; unlike the library's own reader it notices a cut-off one."""
 
-    def __init__(self, file: BinaryIO) -> None:
+    def __init__(self, file: _Readable) -> None:
         self._file = file
         self._frame = zstandard.ZstdDecompressor().decompressobj()
         self._ready = bytearray()
@@ -81,20 +96,30 @@ def blocks(
         block_bytes: about how long a block is; no line may be longer.
 
     Raises:
-        TraceError: unreadable, a damaged or cut-off compressed stream, or an endless line.
+        TraceError: unreadable, a damaged or cut-off compressed stream, one that swells beyond
+            all measure, or an endless line.
     """
     magic = _magic(file, path)
     stream: _Readable = file
+    packed: _Counted | None = None
     if magic.startswith(_GZIP):
-        stream = gzip.GzipFile(fileobj=file)
+        packed = _Counted(file)
+        stream = gzip.GzipFile(fileobj=packed)  # type: ignore[call-overload]  # it reads, no more
     elif magic == _ZSTD:
-        stream = _ZstdReader(file)
-    line, rest, first = 1, b"", True
+        packed = _Counted(file)
+        stream = _ZstdReader(packed)
+    line, rest, first, unpacked = 1, b"", True, 0
     while True:
         try:
             chunk = stream.read(block_bytes)
         except (OSError, EOFError, zlib.error, zstandard.ZstdError) as error:
             raise TraceError(f"{path}:{line}: cannot be read: {_reason(error)}") from error
+        unpacked += len(chunk)
+        if packed is not None and unpacked > max(_SMALL_BYTES, _MOST_SWELLING * packed.bytes):
+            raise TraceError(
+                f"{path}:{line}: must not unpack to more than {_MOST_SWELLING} times its size; "
+                f"got {unpacked:,} bytes out of {packed.bytes:,}"
+            )
         if first:
             chunk, first = chunk.removeprefix(_BOM), False
         if on_bytes is not None and file.seekable():

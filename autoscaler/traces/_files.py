@@ -3,6 +3,7 @@
 import csv
 import json
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import BinaryIO
 
 import polars as pl
@@ -14,6 +15,8 @@ from autoscaler.traces._lines import CsvLines, JsonLines, Lines
 from autoscaler.traces._rows import RowReader
 
 _PARQUET_ROWS = 4_000_000
+# Equal values take next to nothing in Parquet; an even trace of constant lengths has 4 a byte.
+_MOST_ROWS_A_BYTE, _FEW_ROWS = 10, 1_000_000
 _DETECTION_LINES = 1000
 _DETECTION_BYTES = 2**20
 
@@ -32,6 +35,7 @@ def parquet_rows(
     needed = [name for name in fmt.schema() if name in columns]
 
     def frames() -> Iterator[pl.DataFrame]:
+        _refuse_bomb(path, lazy)
         row = 0
         while True:
             try:
@@ -99,6 +103,17 @@ def text_rows(
             yield from reader.read_lines(lines, number, further)
 
     return reader, fmt, frames()
+
+
+def _refuse_bomb(path: str, lazy: pl.LazyFrame) -> None:
+    try:
+        rows = int(lazy.select(pl.len()).collect().item())
+        most = max(_FEW_ROWS, _MOST_ROWS_A_BYTE * Path(path).stat().st_size)
+    except (pl.exceptions.PolarsError, pl.exceptions.PanicException, OSError) as error:
+        raise TraceError(f"{path}:1: must be a readable Parquet file ({_brief(error)})") from error
+    if rows > most:
+        rule = f"must have at most {_MOST_ROWS_A_BYTE} requests a byte"
+        raise TraceError(f"{path}:0: {rule}; got {rows:,} in so small a file")
 
 
 def _json_keys(path: str, line: int, block: bytes, skip: bool) -> tuple[list[str], str]:

@@ -51,6 +51,8 @@ class RowReader:
                     block.split(b"\n", line - first_line + 1)[line - first_line]
                 ),
             )
+        elif block.isspace():
+            return  # a megabyte of blank lines, one by one, takes two seconds
         elif count > _LEAF_LINES:
             middle = len(block) // 2
             cut = (block.rfind(b"\n", 0, middle) + 1) or (block.index(b"\n", middle) + 1)

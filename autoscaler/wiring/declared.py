@@ -15,6 +15,7 @@ from autoscaler.journal import Logger
 from autoscaler.loop import ControlLoop
 from autoscaler.objects import conditions
 from autoscaler.objects.admission import INVALID, Admission, Admitted, Refused, admit
+from autoscaler.objects.conditions import Report
 from autoscaler.objects.directory import Directory
 from autoscaler.objects.reporter import Reporter
 from autoscaler.objects.resource import WidthAutoscaler
@@ -116,6 +117,7 @@ class Declared:
         self.settings = replace(
             file,
             targets=file.targets + targets,
+            redaction=file.redaction.also({k: one.spec for k, one in self._seen.items()}),
             warnings=file.warnings + self._admission.warnings,
             lenient=frozenset(self._admission.admitted),
         )
@@ -158,7 +160,7 @@ class Declared:
             return
         tick = conditions.after(loop)
         if tick is not None:
-            self._reporter.ticked(target, conditions.report(tick, one.generation))
+            self._reporter.ticked(target, self._clean(conditions.report(tick, one.generation)))
 
     def flush(self) -> None:
         """Write every status that is due, in the caller's thread."""
@@ -176,9 +178,16 @@ class Declared:
         for key in gone:
             reporter.forget(key)
         for key, one in refused.items():
-            reporter.refused(key, conditions.refusal(one.generation, one.code, one.message))
+            refusal = conditions.refusal(one.generation, one.code, one.message)
+            reporter.refused(key, self._clean(refusal))
         for key in self._told.keys() - refused.keys():
             reporter.refused(key, None)
+
+    def _clean(self, report: Report) -> Report:
+        """Without secrets: more people may read an object than the log."""
+        clean = self.settings.redaction.text
+        said = tuple(replace(c, message=clean(c.message)) for c in report.conditions)
+        return replace(report, conditions=said, reason=clean(report.reason))
 
     def _on_watch(self, namespace: str, error: TargetError | None) -> None:
         if error is None:

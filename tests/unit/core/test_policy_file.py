@@ -74,7 +74,7 @@ def test_unusable_choices(spec, message):
         ("kind: hold\nwidth: 4", r"p.yaml: width: unknown key; must be one of \(none\)"),
         ("- kind: hold", "p.yaml: must be a mapping of keys; got list"),
         ("", "p.yaml: must be a mapping of keys; got NoneType"),
-        ("kind: [", "p.yaml: must be valid YAML"),
+        ("kind: [", "p.yaml:1:8: must be valid YAML"),
         ("1: 2", "p.yaml: keys must be text; got 1"),
     ],
 )
