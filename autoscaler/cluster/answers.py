@@ -58,9 +58,8 @@ def error_of(
     """
     body = _status_object(content)
     said = clean(redacted(str(body.get("message", ""))))[:_MAX_MESSAGE]
-    said = (
-        said or f"no Status object ({clean(content_type)[:80] or 'no type'}, {len(content)} bytes)"
-    )
+    kind = clean(content_type)[:80] or "no type"
+    said = said or f"no Status object ({kind}, {len(content)} bytes)"
     text = f"{where}: {status}: {said}"
     if status in (408, 429) or status >= 500:
         return Unclear(text)

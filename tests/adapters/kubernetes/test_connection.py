@@ -254,9 +254,9 @@ def test_401_without_a_readable_token_is_an_error_and_no_write_G66(
 
 
 def test_403_says_who_may_not_do_what(api: ApiServer, connect: Connect) -> None:
-    api.tokens["weak"] = User("weak")
+    api.tokens["of-weak"] = User("weak")
     with pytest.raises(TargetForbidden, match='User "weak" cannot get resource "configmaps"'):
-        connect(token="weak").get(MAP)  # noqa: S106  # a fake's
+        connect(token="of-weak").get(MAP)  # noqa: S106  # a fake's
 
 
 def test_404_is_gone(connect: Connect) -> None:

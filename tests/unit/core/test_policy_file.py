@@ -69,7 +69,7 @@ def test_unusable_choices(spec, message):
         ("kind: static\nwidth: 4.0", "p.yaml: width: must be int; got 4.0"),
         ("kind: static\nwidth: -4", "p.yaml: width: must be a whole number >= 0; got -4"),
         ("kind: static\nwidth: 4\nwidht: 5", "p.yaml: widht: unknown key; must be one of width"),
-        ("kind: static\nwidth: 4\nwidth: 5", "p.yaml: .*key 'width' is given twice"),
+        ("kind: static\nwidth: 4\nwidth: 5", "p.yaml:3:1: .*key 'width' is given twice"),
         ("kind: threshold\nup_for_s: .nan", "p.yaml: up_for_s: must be a finite number >= 0"),
         ("kind: hold\nwidth: 4", r"p.yaml: width: unknown key; must be one of \(none\)"),
         ("- kind: hold", "p.yaml: must be a mapping of keys; got list"),

@@ -2,7 +2,7 @@
 
 import pytest
 
-from autoscaler.redaction import Redaction, is_secret, masked
+from autoscaler.redaction import Redaction, is_secret, masked, plain
 
 
 @pytest.mark.parametrize(
@@ -79,3 +79,21 @@ def test_a_secret_that_contains_another_is_taken_out_whole():
 
 def test_very_short_secrets_do_not_make_texts_unreadable():
     assert Redaction({"password": "a"}).text("a cat") == "a cat"
+
+
+def test_several_configurations_are_one_redaction():
+    both = Redaction({"password": "first-one"}).also({"token": "second-one"})
+    assert both.text("first-one, second-one, third") == "***, ***, third"
+
+
+@pytest.mark.parametrize(
+    ("text", "shown"),
+    [
+        ("red \x1b[31m and gone \x1b[2K\r", "red \\x1b[31m and gone \\x1b[2K\\r"),
+        ("csi \x9b2J, nul \0, bell \a", "csi \\x9b2J, nul \\x00, bell \\x07"),
+        ("right to left \u202e, next line \x85", "right to left \\u202e, next line \\x85"),
+        ("two\nlines\tand ümläuts 日本", "two\nlines\tand ümläuts 日本"),
+    ],
+)
+def test_control_characters_are_shown_and_not_obeyed_S14(text, shown):
+    assert plain(text) == shown
