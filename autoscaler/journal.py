@@ -24,6 +24,7 @@ from autoscaler.model import (
 from autoscaler.redaction import Redaction, plain
 
 _REPEAT_S = 60.0
+_QUOTED = {*" \t=\r\n\"'"}  # structlog quotes, and so escapes, only what has one of these
 _SHOWN = ("ttft_p95_s", "slo_attainment_ratio", "queue_depth", "arrival_rps")
 _UNREAD = frozenset(SignalStatus) - {
     SignalStatus.OK,
@@ -73,10 +74,9 @@ def configure(
 
 
 def _in_lines(_logger: Any, _method: str, event: Any) -> Any:
-    """Nobody else's words end a line and begin one of ours; a traceback has lines of its own."""
-    keep = {"traceback": "\n", "exception": "\n"}
+    """No words of others command a terminal; those with blanks are shown as Python has them."""
     return {
-        key: plain(value, keep.get(key, "")) if isinstance(value, str) else value
+        key: plain(value, keep="") if isinstance(value, str) and not _QUOTED & {*value} else value
         for key, value in event.items()
     }
 
