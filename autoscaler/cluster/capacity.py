@@ -13,7 +13,7 @@ from autoscaler.cluster.answers import Gone
 from autoscaler.cluster.connection import Connection, Json, path
 from autoscaler.cluster.nodes import Nodes
 from autoscaler.cluster.pods import Shape, Unknown, sequence
-from autoscaler.errors import TargetError, TargetForbidden
+from autoscaler.errors import ConfigError, TargetError, TargetForbidden
 
 _EVERY = 6
 """Ticks from one look to the next: half a minute with ticks of 5 s, a fifth of a resize."""
@@ -109,7 +109,7 @@ class Capacity:
         yield
         try:
             shape = self._shape(self._until_s)
-        except (TargetError, Unknown) as error:
+        except (ConfigError, TargetError, Unknown) as error:  # ConfigError: unreadable arguments
             self._found(Room(None, f"unknown: {error}"), forbidden=_forbids(error))
             return
         layers: list[tuple[int, str]] = []

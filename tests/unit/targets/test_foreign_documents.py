@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from autoscaler.cluster.answers import Gone, error_of, outcome
-from autoscaler.cluster.connection import Connection
+from autoscaler.cluster.connection import Access, Connection
 from autoscaler.errors import TargetError
 from autoscaler.model import WidthStatus
 from autoscaler.targets import gpustack, kserve, scale_subresource
@@ -73,13 +73,18 @@ SCALED = {
 class Answers:
     """Gives what it has for the first word that the path contains."""
 
+    access = Access()
+
     def __init__(self, **documents: Any) -> None:
         self.documents = documents
+
+    def time_left_s(self, until_s: float) -> float:
+        return self.access.timeout_s
 
     def deadline_s(self) -> float:
         return 0.0
 
-    def get(self, path: str, until_s: float | None = None) -> dict[str, Any]:
+    def get(self, path: str, until_s: float | None = None, **query: str) -> dict[str, Any]:
         for word, document in self.documents.items():
             if word.replace("_", "-") in path:
                 return cast(dict[str, Any], document)

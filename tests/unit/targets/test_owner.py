@@ -7,7 +7,7 @@ from typing import Any, cast
 import pytest
 
 from autoscaler.cluster.answers import Gone
-from autoscaler.cluster.connection import Connection
+from autoscaler.cluster.connection import Access, Connection
 from autoscaler.targets import gpustack
 from autoscaler.targets._owner import owner
 
@@ -47,14 +47,19 @@ def test_the_newest_manager_of_the_field_is_its_owner(entries: Any, who: str) ->
 
 
 class Answers:
+    access = Access()
+
     def __init__(self, deployment: dict[str, Any]) -> None:
         self.deployment = deployment
+
+    def time_left_s(self, until_s: float) -> float:
+        return self.access.timeout_s
 
     def deadline_s(self) -> float:
         return 0.0
 
-    def get(self, path: str, until_s: float | None = None) -> dict[str, Any]:
-        if "configmaps" in path:
+    def get(self, path: str, until_s: float | None = None, **query: str) -> dict[str, Any]:
+        if "modeldeployments" not in path:
             raise Gone(path)
         return self.deployment
 
