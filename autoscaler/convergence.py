@@ -297,7 +297,7 @@ class Convergence:
         if converged(status, status.desired):
             return self._over(ConvergenceState.CONVERGED, "converged", proof(status), True)
         if status.current and status.failure is not None:
-            return self._over(ConvergenceState.FAILED, "failed", status.failure, known(status))
+            return self._over(ConvergenceState.FAILED, "failed", status.failure, _at_rest(status))
         if status.current and status.refusal is not None:
             return self._over(ConvergenceState.REFUSED, "refused", status.refusal, False)
         if not status.current:
@@ -365,7 +365,7 @@ class Convergence:
             if status.resizing and status.failure is None:
                 return self._adopt(status, now_s, "adopted", status.present)
             reason = status.failure or "the last resize failed"
-            return Progress(state, "failed", reason, known(status))
+            return Progress(state, "failed", reason, _at_rest(status))
         if state is ConvergenceState.REFUSED:
             if status.current and status.refusal is None and status.failure is None:
                 return self._adopt(status, now_s, "refusal_lifted", status.present)
@@ -384,3 +384,11 @@ class Convergence:
             return self._adopt(status, now_s, "width_lost", origin)
         # Still the last proven width: probes fail under the very load that asks for growth.
         return Progress(self.state, "unproven", blocking(status), status.current)
+
+
+def _at_rest(status: WidthStatus) -> bool:
+    """Whether a width may be asked for after a failure.
+
+    An engine that answers 503 after a failed commit is at it again, whatever it says of before.
+    """
+    return known(status) and not status.resizing

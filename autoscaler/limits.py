@@ -210,13 +210,16 @@ def shrink_unsupported(
     return obs.width.present, "shrink_unsupported", reason
 
 
-def missing_data(_history: History, _width: int, obs: Observation, _reach: Capabilities) -> Verdict:
+def missing_data(_history: History, width: int, obs: Observation, _reach: Capabilities) -> Verdict:
     """No decrease on what is not known.
 
     A p95 TTFT missing for want of requests is fine where it is known that there is nothing to
-    do: that is idleness, not blindness.
+    do: that is idleness, not blindness. A width below that of a growth which has failed, and above
+    the one that serves, takes nothing away: where none serves, no first token would ever come.
     """
     metrics = obs.metrics
+    if obs.width.effective is not None and width > obs.width.effective:
+        return None
     if metrics.queue_depth.value is None:
         missing = f"queue depth unknown ({metrics.queue_depth.status})"
     elif obs.width.effective is None:

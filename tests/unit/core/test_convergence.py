@@ -146,6 +146,12 @@ ROWS = {
         ),
         Read(105, s(4, 2, failure="worker lost"), "failed", "failed", True),
     ],
+    "failed, and the engine is at it again although it still tells of the failure: hold": [
+        *TO4,
+        Read(100, s(4, 2, failure="x", resizing=True), "failed", "failed", False, None, True),
+        Read(105, s(4, 2, failure="x", resizing=True), "failed", "failed", False),
+        Read(110, s(4, 2, failure="x", resizing=False), "failed", "failed", True),
+    ],
     "failed, then the target tries by itself": [
         *TO4,
         Read(100, s(4, 2, failure="x"), "failed", "failed", True, None, True),

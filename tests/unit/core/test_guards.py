@@ -235,6 +235,14 @@ def test_after_a_failed_growth_anything_below_the_spec_is_a_decrease():
     assert warm().apply(Proposal(10, "x", "x"), obs)[0].width == 10
 
 
+def test_where_nothing_serves_a_growth_smaller_than_the_failed_one_needs_no_ttft():
+    guards = warm(settle_s=0.0, cooldown_down_s=0.0)
+    silent = Signal(None, SignalStatus.NO_OBSERVATIONS)
+    obs = observation(0, LATER_S, 0, CAN, ttft_p95_s=silent, queue_depth=50.0)
+    obs = replace(obs, width=WidthStatus(8, 0, 0, failure="grow failed"))
+    assert guards.apply(Proposal(2, "high", "wish"), obs)[0].width == 2
+
+
 def test_a_clamped_growth_keeps_the_policys_code_and_a_hold_takes_the_guards():
     obs = observation(now_s=LATER_S, width=4, capabilities=CAN)
     wish = Proposal(9, "high", "it hurts")
