@@ -1,12 +1,14 @@
 """What holds for every sequence of observations, not only for those somebody thought of."""
 
+import re
 from dataclasses import replace
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
-from autoscaler import policy_file
+from autoscaler import guards as guarding
+from autoscaler import limits, policy_file
 from autoscaler.controller import Controller
 from autoscaler.convergence import Convergence
 from autoscaler.convergence import Params as ConvergenceParams
@@ -24,6 +26,7 @@ from autoscaler.model import (
 )
 from autoscaler.ports import PolicyContext
 from autoscaler.testing import observation
+from autoscaler.window import RollingMax
 
 LOW, HIGH = 2, 12
 
@@ -201,3 +204,72 @@ def test_neighbours_are_permitted_or_the_width_itself(can, width, steps):
     near = can.neighbour(width, steps)
     assert near == width or can.permits(near)
     assert (near - width) * steps >= 0
+
+
+observed = st.builds(
+    lambda status, ttft, queue, arrivals: replace(
+        observation(3, 5_000.0, ttft_p95_s=ttft, queue_depth=queue, arrival_rps=arrivals),
+        width=status,
+    ),
+    st.builds(
+        WidthStatus,
+        st.integers(0, 16),
+        st.none() | st.integers(0, 16),
+        st.none() | st.integers(0, 16),
+        failure=st.none() | st.just("it failed"),
+    ),
+    signals,
+    signals,
+    signals,
+)
+ages = st.floats(0, 5_000)
+histories = st.tuples(
+    st.none() | ages,
+    st.none() | ages,
+    st.sampled_from([-1, 0, 1]),
+    st.lists(ages, max_size=5),
+    st.lists(st.tuples(ages, st.integers(0, 16)), max_size=5),
+)
+LIMITS = {limit.__name__: limit for limit in (*guarding._GROWING, *guarding._SHRINKING)}
+
+
+def remembered(params, drawn):
+    started_at_s, over_at_s, direction, reversals, wishes = drawn
+    history = limits.History(params, RollingMax(params.scale_down_window_s))
+    history.started_at_s, history.over_at_s, history.direction = started_at_s, over_at_s, direction
+    history.reversals.extend(sorted(reversals))
+    for at_s, width in sorted(wishes):
+        history.wishes.add(at_s, width)
+    return history
+
+
+@pytest.mark.parametrize("name", sorted(LIMITS))
+@settings(max_examples=100, deadline=None, derandomize=True)
+@given(params=guard_params, can=capabilities, obs=observed, past=histories, data=st.data())
+def test_each_limit_only_shortens_or_delays_a_change(name, params, can, obs, past, data):
+    obs = replace(obs, capabilities=can)
+    reach = Guards(params).reach(can)
+    permitted = [w for w in range(reach.min_width, reach.max_width + 1) if reach.permits(w)]
+    assume(permitted)
+    wish, present = data.draw(st.sampled_from(permitted)), obs.width.present
+    assume(wish != present)
+    verdict = LIMITS[name](remembered(params, past), wish, obs, reach)
+    if verdict is not None:
+        width, code, reason = verdict
+        assert type(width) is int
+        assert min(wish, present) <= width <= max(wish, present)
+        assert width != wish
+        assert width == present or reach.permits(width)
+        assert re.fullmatch("[a-z_]+", code)
+        assert reason
+
+
+@settings(max_examples=200, deadline=None, derandomize=True)
+@given(wish=st.floats() | st.integers(), params=guard_params, can=capabilities, obs=observed)
+def test_any_wish_comes_out_as_a_permitted_whole_width_or_no_change(wish, params, can, obs):
+    obs = replace(obs, capabilities=can)
+    allowed, stages = Guards(params).apply(Proposal(wish, "dice", "chance"), obs)
+    assert type(allowed.width) is int
+    reach = Guards(params).reach(can)
+    assert allowed.width == obs.width.present or reach.permits(allowed.width)
+    assert Guards(params).apply(Proposal(wish, "dice", "chance"), obs) == (allowed, stages)
