@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from itertools import pairwise
 
 from tests.e2e.faults.lane import HIGH, HOLD_S, LOW, TICK_S, Lane, Write, rises, well
-from tests.e2e.faults.table import PHASES, Fault
+from tests.e2e.faults.rows import PHASES, Fault
 
 TICKS = 3
 """Within so many ticks after the fault ends everything is known again."""

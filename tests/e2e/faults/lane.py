@@ -31,6 +31,9 @@ from tests.e2e.run.conftest import Process, World
 TICK_S = 0.6
 TIMEOUT_S = 0.5
 WINDOW_S = 2.0
+SETTLE_S = WINDOW_S + 2.5
+"""Longer than the window: the last thing seen before a fault is that nobody waits."""
+
 HOLD_S = 2.0
 """How long an unclear write is waited for."""
 
@@ -52,7 +55,8 @@ GUARDS = {
     "max_width": HIGH,
     "cooldown_down_s": 0,
     "scale_down_window_s": 0,
-    "settle_s": WINDOW_S,
+    "settle_s": SETTLE_S,
+    "settle_holds_growth": False,
     "max_reversals_per_hour": None,
     "override_hold_s": 0,
     "fight_after": None,
@@ -65,9 +69,9 @@ Entry = dict[str, Any]
 class _Requests(list[Request]):
     """Remembers when each one came."""
 
-    def __init__(self) -> None:
+    def __init__(self, clock: SystemClock) -> None:
         super().__init__()
-        self.clock = SystemClock()
+        self.clock = clock
         self.at_s: list[float] = []
 
     def append(self, request: Request) -> None:
@@ -107,7 +111,7 @@ class Lane:
         self.engine = Engine(LOW)
         self.front = Front(self.engine)
         self.store = Store(SystemClock())
-        self.requests = _Requests()
+        self.requests = _Requests(self.clock)
         self.door = self._open(0)
         self.inside = ApiServer(store=self.store)
         self.inside.install(_shrinking(CRD, self.folder / "crd.yaml"))
@@ -294,6 +298,12 @@ class Lane:
             return False
         seen = entries[-1]["observation"]
         return bool(seen["width"]["effective"] == width and seen["resize"] is None)
+
+    def quiet(self) -> bool:
+        """Whether the last tick saw that nobody waits."""
+        seen = self.entries()[-1]["observation"]
+        values = [seen and seen["metrics"][n].get("value") for n in ("queue_depth", "ttft_p95_s")]
+        return values[0] == 0 and values[1] is not None and values[1] < 1
 
     def rest(self) -> None:
         """Two ranks, few requests, and everything known."""

@@ -12,7 +12,8 @@ import numpy as np
 
 from tests.e2e.faults.cells import Result, run
 from tests.e2e.faults.lane import CLOCKED, FAKETIME, PLAIN, WATCHING, Lane
-from tests.e2e.faults.table import ALL, FAULTS, Fault
+from tests.e2e.faults.rows import ALL, Fault
+from tests.e2e.faults.table import FAULTS
 
 Cell = tuple[Fault, str]
 

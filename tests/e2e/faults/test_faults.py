@@ -9,7 +9,8 @@ import pytest
 
 from tests.e2e.faults import matrix
 from tests.e2e.faults.lane import CLOCKED, FAKETIME
-from tests.e2e.faults.table import FAULTS, PHASES
+from tests.e2e.faults.rows import PHASES
+from tests.e2e.faults.table import FAULTS
 
 SEED = 6
 LANES = {"prometheus": 4, "api server": 4, "engine": 3, "process": 3}
