@@ -3,20 +3,21 @@ PYTHON ?= python3
 BIN := .venv/bin
 VERSION := $(shell sed -n 's/^version = "\(.*\)"/\1/p' pyproject.toml)
 
-.PHONY: demo test lock prometheus image sbom
+.PHONY: demo test lock debian image sbom
 demo: .venv/installed
 	$(BIN)/autoscaler demo
 
-test: .venv/installed .parts/installed prometheus
+test: .venv/installed .parts/installed debian
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 	$(BIN)/pytest -n 2 --dist loadfile
 
-# The tests ask a real Prometheus what it makes of the same data.
-prometheus:
-	command -v prometheus >/dev/null || { apt-get -qq update && apt-get -qq install -y prometheus; }
+# The tests ask a real Prometheus what it makes of the same data, and set the clock of a real process.
+debian:
+	command -v prometheus >/dev/null && ls /usr/lib/*/faketime/libfaketimeMT.so.1 >/dev/null 2>&1 \
+		|| { apt-get -qq update && apt-get -qq install -y libfaketime prometheus; }
 
 # Needs Docker. PYTHON_IMAGE=...@sha256:... takes another base.
 image:

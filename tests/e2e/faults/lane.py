@@ -42,7 +42,7 @@ LOW, HIGH = 2, 3
 SPEED = 50.0
 PASS_S = 0.15
 LIMIT_S = 40.0
-FAKETIME = Path("/usr/lib/x86_64-linux-gnu/faketime/libfaketimeMT.so.1")
+FAKETIME = sorted(Path("/usr/lib").glob("*/faketime/libfaketimeMT.so.1"))
 POLICY = """
 kind: threshold
 up_for_s: 0.5
@@ -200,7 +200,7 @@ class Lane:
         env = {}
         if self.kind_of_lane == CLOCKED:
             env = {
-                "LD_PRELOAD": str(FAKETIME),
+                "LD_PRELOAD": str(FAKETIME[0]),
                 "FAKETIME_TIMESTAMP_FILE": str(self.wall),
                 "FAKETIME_NO_CACHE": "1",
                 "FAKETIME_DONT_FAKE_MONOTONIC": "1",

@@ -36,9 +36,9 @@ def chosen(group: str, seed: int) -> list[Cell]:
 
 def play(cells: list[Cell], folder: Path, lanes: int) -> list[Result]:
     """Play cells, so many at a time."""
-    possible = [cell for cell in cells if cell[0].lane != CLOCKED or FAKETIME.exists()]
+    assert FAKETIME, "must have libfaketime, to set a process's clock: make debian"
     waiting = {
-        kind: deque(cell for cell in possible if cell[0].lane == kind)
+        kind: deque(cell for cell in cells if cell[0].lane == kind)
         for kind in (PLAIN, CLOCKED, WATCHING)
     }
     results: list[Result] = []

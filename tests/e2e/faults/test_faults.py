@@ -8,7 +8,6 @@ from pathlib import Path
 import pytest
 
 from tests.e2e.faults import matrix
-from tests.e2e.faults.lane import CLOCKED, FAKETIME
 from tests.e2e.faults.rows import PHASES
 from tests.e2e.faults.table import FAULTS
 
@@ -21,8 +20,6 @@ def test_each_fault_is_named_survived_and_over_within_three_ticks(
     group: str, tmp_path: Path
 ) -> None:
     cells = matrix.chosen(group, SEED)
-    if not FAKETIME.exists():
-        cells = [cell for cell in cells if cell[0].lane != CLOCKED]
     results = matrix.play(cells, tmp_path, LANES[group])
     assert [str(result) for result in results if result.problems] == []
     assert len(results) == len(cells)
