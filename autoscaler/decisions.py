@@ -32,6 +32,9 @@ from autoscaler.model import (
 
 SCHEMA = "autoscaler.decision/v1"
 
+_UNUSABLE = (ValueError, KeyError, TypeError, AttributeError, OverflowError, RecursionError)
+"""What decoding a line of somebody else's may raise: numbers and nestings beyond all reason too."""
+
 _SIGNALS = tuple(f.name for f in fields(Metrics) if f.name != "window_s")
 _PLAIN = {
     cls: tuple(f.name for f in fields(cls))
@@ -295,5 +298,5 @@ def _json(value: Any) -> Any:
 def _entry(line: str, where: str) -> Entry:
     try:
         return decode(json.loads(line))
-    except (ValueError, KeyError, TypeError, AttributeError) as error:
+    except _UNUSABLE as error:
         raise TraceError(f"{where}: must be a decision of {SCHEMA}; {error!r}") from error

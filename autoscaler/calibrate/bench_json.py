@@ -51,7 +51,7 @@ def read(path: Path, width: int | None) -> list[Cell]:
     """
     try:
         content = json.loads(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError) as error:
+    except (OSError, ValueError, RecursionError) as error:
         raise ConfigError(f"{path}: must be a readable JSON file; {error}") from error
     if isinstance(content, dict) and "output_throughput" in content:
         return [_vllm(content, str(path), width)]

@@ -139,7 +139,7 @@ def _result(error: TargetError) -> SetResult:
 def _status_object(content: bytes) -> dict[str, Any]:
     try:
         body = json.loads(content)
-    except ValueError:
+    except (ValueError, RecursionError):
         return {}
     return body if isinstance(body, dict) and body.get("kind") == "Status" else {}
 

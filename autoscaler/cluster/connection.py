@@ -431,7 +431,7 @@ def _configuration(access: Access) -> client.Configuration:
 def _object(where: str, content: bytes) -> Json:
     try:
         found = json.loads(content)
-    except ValueError as error:  # also what is no UTF-8
+    except (ValueError, RecursionError) as error:  # also what is no UTF-8
         raise Unclear(f"{where}: must answer JSON; got {len(content)} other bytes") from error
     if not isinstance(found, dict):
         raise Unclear(f"{where}: must answer an object; got a {type(found).__name__}")

@@ -50,7 +50,7 @@ class Reply:
         """The body as a JSON object; empty where it is none."""
         try:
             body = json.loads(self.text)
-        except ValueError:
+        except (ValueError, RecursionError):
             return {}
         return body if isinstance(body, dict) else {}
 

@@ -116,7 +116,7 @@ def _document(where: str, config_map: Mapping[str, Any], key: str) -> dict[str, 
         raise TargetError(f"field_missing: {where}: data.{key}: must be there")
     try:
         found = json.loads(text)
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:  # nested beyond all reason
         raise TargetError(f"{where}: {key}: must be JSON; {error}") from error
     if not isinstance(found, dict):
         raise TargetError(f"{where}: {key}: must be an object; got {type(found).__name__}")

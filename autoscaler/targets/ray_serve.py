@@ -151,7 +151,7 @@ class RayServe:
             raise TargetError(f"{self._where}: GET: must answer 200; got {status}")
         try:
             found = json.loads(content)
-        except ValueError as error:
+        except (ValueError, RecursionError) as error:
             raise TargetError(f"{self._where}: GET: must answer JSON; {error}") from error
         if not isinstance(found, Mapping):
             raise TargetError(f"{self._where}: GET: must answer an object")

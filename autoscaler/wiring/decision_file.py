@@ -137,14 +137,14 @@ def read(path: Path, on_notice: Callable[[str], None]) -> Iterator[tuple[int, En
                 where = f"{path}:{number}"
                 try:
                     content = json.loads(line)
-                except ValueError as error:
+                except (ValueError, RecursionError) as error:
                     if not _cut_off(line):
                         raise TraceError(f"{where}: must be a JSON object; {error}") from error
                     on_notice(f"{where}: cut off, left out")
                     continue
                 try:
                     yield number, decode(content)
-                except (ValueError, KeyError, TypeError, AttributeError) as error:
+                except (ValueError, KeyError, TypeError, AttributeError, OverflowError) as error:
                     raise TraceError(f"{where}: must be a decision; {error!r}") from error
     except OSError as error:
         raise TraceError(f"{path}: must be a readable decision log; {error}") from error

@@ -111,7 +111,7 @@ class MemoryFile:
             raise _unusable(self._path, error) from error
         try:
             content = json.loads(text)
-        except ValueError:
+        except (ValueError, RecursionError):
             return text
         return content if isinstance(content, dict) else text
 
