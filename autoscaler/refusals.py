@@ -5,6 +5,11 @@ from dataclasses import replace
 
 from autoscaler.memory import Memory
 from autoscaler.model import Observation, Stage
+from autoscaler.window import elapsed
+
+_AGAIN_S = 600.0
+"""A growth that was refused is asked for again after so long: a quota that was raised, or a webhook
+that was put right, changes nothing that is read here. Asking costs one call."""
 
 
 class Refusals:
@@ -12,11 +17,13 @@ class Refusals:
 
     def __init__(self) -> None:
         self._refused: dict[int, str] = {}
+        self._at_s: dict[int, float] = {}  # of those refused to this process
         self._situation = ""
 
     def add(self, width: int, why: str, obs: Observation) -> None:
         """A write of ``width``, decided from ``obs``, was refused."""
         self._refused[width] = why
+        self._at_s[width] = obs.now_s
         self._situation = _situation(obs)
 
     def objection(self, width: int, obs: Observation) -> Stage | None:
@@ -28,8 +35,11 @@ class Refusals:
             return None
         if width in self._refused:
             reason = f"{width} was refused and nothing has changed: {self._refused[width]}"
-            down = width < obs.width.desired
-            return Stage("controller", None, "shrink_unsupported" if down else "refused", reason)
+            if width < obs.width.desired:
+                return Stage("controller", None, "shrink_unsupported", reason)
+            if elapsed(self._at_s.setdefault(width, obs.now_s), obs.now_s, _AGAIN_S):
+                return None
+            return Stage("controller", None, "refused", reason)
         if width < obs.width.desired and min(self._refused) < obs.width.desired:
             reason = "another decrease was refused and nothing has changed"
             return Stage("controller", None, "shrink_unsupported", reason)
@@ -38,6 +48,7 @@ class Refusals:
     def recall(self, memory: Memory) -> None:
         """Go on from what another process left behind."""
         self._refused, self._situation = dict(memory.refused), memory.refused_in
+        self._at_s = {}
 
     def remembered(self) -> tuple[tuple[tuple[int, str], ...], str]:
         """``Memory.refused`` and ``Memory.refused_in``."""

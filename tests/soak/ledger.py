@@ -11,6 +11,7 @@ from autoscaler.window import TIME_TOLERANCE_S
 
 HOUR_S = 3600.0
 FORBIDDEN_S = 30.0
+REFUSED_S = 600.0
 ROUNDING_S = 0.01
 """Instants are kept to the millisecond, in two places."""
 
@@ -123,7 +124,13 @@ class Ledger:
         )
         for switch in (read.pause, self.world.configured_pause):
             self._paused(switch, width, read)
-        self._need(width not in self._refused, "no refused width again", width)
+        refused_s = self._refused.get(width)
+        waited = (
+            refused_s is not None
+            and width > read.desired
+            and now_s - refused_s >= REFUSED_S - ROUNDING_S
+        )
+        self._need(refused_s is None or waited, "no refused width again", width)
         self._need(
             self._forbidden_s is None or now_s - self._forbidden_s >= FORBIDDEN_S - ROUNDING_S,
             "no write soon after 403",
@@ -204,7 +211,7 @@ class Ledger:
             self._forbidden_s = now_s
         elif result is SetResult.REFUSED:
             self._forbidden_s = None
-            self._refused[width] = True
+            self._refused[width] = now_s
             self.unkept = True  # until the next memory says so
 
     def killed(self, width, expected, *, applied):

@@ -104,7 +104,19 @@ def test_conflict_and_refusal_neither_begin_a_resize_nor_stop_the_loop_A11_A12()
     assert "refused!" in held.reason
 
 
-def test_a_refused_width_is_asked_for_again_only_when_something_changed():
+def test_a_refused_growth_is_asked_for_again_after_ten_minutes_and_a_decrease_never():
+    run = Run()
+    run.step("refused")
+    assert run.step(after_s=590).code == "refused"  # a quota that was raised is not seen from here
+    assert run.step("refused", after_s=10).width == 4
+    assert [run.step(after_s=299).width for _ in range(2)] == [None, None]
+    run = Run(wish=2, width=4)
+    run.step()
+    run.step("refused", after_s=60)
+    assert [run.step(after_s=3600).code for _ in range(3)] == ["shrink_unsupported"] * 3
+
+
+def test_a_refused_width_is_asked_for_again_at_once_when_something_changed():
     run = Run()
     run.step("refused")
     assert [run.step().width for _ in range(3)] == [None, None, None]
@@ -232,7 +244,7 @@ def test_two_targets_of_one_policy_share_no_state_T24(kind):
     context = PolicyContext(Slo(), 5.0)
     hurt, well, alone = (Controller(choice.build(context), Guards(FREE)) for _ in range(3))
     hurting = {"ttft_p95_s": 20.0, "queue_depth": 400.0, "queue_wait_s": 40.0, "running": 64.0}
-    calm = {"ttft_p95_s": 1.3, "queue_depth": 0.0, "queue_wait_s": 0.0, "running": 40.0}
+    calm = {"ttft_p95_s": 0.2, "queue_depth": 0.0, "queue_wait_s": 0.0, "running": 40.0}
     seen = []
     for tick in range(60):
         at_s = 50_000.0 + 5.0 * tick
