@@ -218,6 +218,7 @@ def folder(tmp_path):
         "layout": "elastic_ep",
         "provenance": "made for tests",
         "slots_per_rank": 4,
+        "tp": 1,
         "reference_output_tokens": 100,
         "capacity_rps_by_width": {1: 1.0, 2: 2.0, 4: 4.0},
     }

@@ -61,8 +61,8 @@ def cluster(tmp_path_factory) -> Iterator[str]:
         running += [_dask(*worker), _dask(*worker)]
         yield json.loads(told.read_text(encoding="utf-8"))["address"]
     finally:
-        for process in reversed(running):
-            process.terminate()
+        for process in running:
+            process.kill()  # a worker that has lost its scheduler may take minutes to end by itself
         for process in running:
             process.wait(timeout=30)
 
@@ -89,7 +89,7 @@ def test_results_come_in_the_order_of_the_items():
 
 
 def test_what_a_worker_refuses_is_refused_with_its_own_message():
-    with pytest.raises(ConfigError, match="number: must be unused; got 1"):
+    with pytest.raises(ConfigError, match=r"number: must be unused; got [12]$"):
         list(each(_refuse, [1, 2], Workers(2)))
 
 

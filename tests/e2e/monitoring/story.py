@@ -29,7 +29,6 @@ RESIZE = ResizeModel(
 POLICY = """
 kind: model_based
 lead_s: 8
-settle_s: 6
 error_memory_s: 60
 mix_memory_s: 10
 """

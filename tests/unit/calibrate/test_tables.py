@@ -21,7 +21,7 @@ TRUTH = Fitted(
     flat_s={1: 0.03, 2: 0.05},
 )
 KNOTS = {1: {1: 6.0, 2: 7.0, 4: 8.0}, 2: {1: 7.0, 2: 8.0, 4: 9.0}}
-BASE = tables.unfitted("made", "elastic_ep", "a test", slots_per_rank=4)
+BASE = tables.unfitted("made", "elastic_ep", "a test", slots_per_rank=4, tp=1)
 EFFORT = tables.Effort(generations=10, population=6, refinements=120, draws=1)
 KNOWN = {
     name: Prior(getattr(TRUTH, name), factor=1.0)
