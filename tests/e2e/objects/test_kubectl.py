@@ -1,8 +1,8 @@
 """What people see: the real ``kubectl`` against the program's statuses."""
 
 import re
-import shutil
 import subprocess
+import sys
 from pathlib import Path
 
 import yaml
@@ -10,12 +10,12 @@ import yaml
 from tests.adapters.kubernetes.worlds import NAMESPACE
 from tests.e2e.objects.worlds import Cluster, cluster
 
+KUBECTL = Path(sys.executable).with_name("kubectl")  # the locked one, not the machine's
+
 
 def kubectl(world: Cluster, *arguments: str) -> str:
-    found = shutil.which("kubectl")
-    assert found, "needs kubectl: apt-get install kubernetes-client"
     done = subprocess.run(
-        [found, f"--server={world.api.url}", "-n", NAMESPACE, *arguments],
+        [KUBECTL, f"--server={world.api.url}", "-n", NAMESPACE, *arguments],
         capture_output=True,
         text=True,
         timeout=60,
